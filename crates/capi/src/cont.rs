@@ -35,12 +35,16 @@ pub(crate) struct ContHandle {
     pub(crate) writable: bool,
     /// What it was opened with.
     pub(crate) flags: u32,
+    /// By which other processes share it that has its container alone; 0 for others.
+    pub(crate) word: u64,
 }
 
 impl ContHandle {
-    pub(crate) fn new(client: Container, pool: Arc<PoolHandle>, flags: u32) -> Self {
+    /// `shared` is what other processes are told: the flags and the word.
+    pub(crate) fn new(client: Container, pool: Arc<PoolHandle>, shared: (u32, u64)) -> Self {
         pool.conts.fetch_add(1, Ordering::AcqRel);
-        Self { client, pool, writable: flags & (OPEN_RW | OPEN_EX) != 0, flags }
+        let (flags, word) = shared;
+        Self { client, pool, writable: flags & (OPEN_RW | OPEN_EX) != 0, flags, word }
     }
 
     /// # Errors
@@ -195,11 +199,13 @@ async fn open_by(way: Way, pool: &Arc<PoolHandle>, cont: &ContName, flags: u32) 
         flags if flags & EVICT_ALL == 0 => Some(Whose::Own),
         _ => Some(Whose::All),
     };
+    let word = if flags & OPEN_EX == 0 { 0 } else { drawn_word()? };
+    let wanted = wanted(flags, word);
     let opened = match whose {
-        None => found(pool.client.open_container_for_by(way, cont, wanted(flags)).await)?,
-        Some(whose) => open_without_others(way, pool, cont, wanted(flags), whose).await?,
+        None => found(pool.client.open_container_for_by(way, cont, wanted).await)?,
+        Some(whose) => open_without_others(way, pool, cont, wanted, whose).await?,
     };
-    Ok(Arc::new(ContHandle::new(opened, Arc::clone(pool), flags)))
+    Ok(Arc::new(ContHandle::new(opened, Arc::clone(pool), (flags, word))))
 }
 
 /// Opens a container, and ends the handles that others have on it.
@@ -216,7 +222,7 @@ pub(crate) async fn open_without_others(
     let open = |wanted| pool.client.open_container_for_by(way, cont, wanted);
     match found(open(wanted).await) {
         // Nobody else had it.
-        Ok(opened) if wanted == OpenFor::Alone => return Ok(opened),
+        Ok(opened) if matches!(wanted, OpenFor::Alone(_)) => return Ok(opened),
         Ok(opened) => {
             evict_by(way, pool, &opened, whose).await?;
             return Ok(opened);
@@ -232,18 +238,23 @@ pub(crate) async fn open_without_others(
 }
 
 /// What an engine is told that a handle with these flags is for.
-fn wanted(flags: u32) -> OpenFor {
+fn wanted(flags: u32, word: u64) -> OpenFor {
     match flags & (OPEN_RO | OPEN_EX) {
         0 => OpenFor::Change,
-        OPEN_EX => OpenFor::Alone,
+        OPEN_EX => OpenFor::Alone(word),
         _ => OpenFor::Any,
     }
 }
 
+/// The word by which a handle that has its container alone is shared, and nobody else guesses it.
+pub(crate) fn drawn_word() -> Result<u64> {
+    Ok(dolmen_env::entropy_u64().map_err(|_no_entropy| Der::IO)?.max(1))
+}
+
 /// What it is told of one that another process has shared.
-pub(crate) fn wanted_again(flags: u32) -> OpenFor {
-    match wanted(flags) {
-        OpenFor::Alone => OpenFor::Joining,
+pub(crate) fn wanted_again((flags, word): (u32, u64)) -> OpenFor {
+    match wanted(flags, word) {
+        OpenFor::Alone(word) => OpenFor::Joining(word),
         other => other,
     }
 }

@@ -129,7 +129,7 @@ extern "C" fn daos_cont_local2global(coh: Handle, glob: Out<Iov>) -> c_int {
     der(|| {
         let cont = handle::cont(coh)?;
         let blob = Writer::new(CONT).bytes(cont.pool.uuid.as_bytes()).bytes(cont.client.uuid().as_bytes());
-        blob.number(u64::from(cont.flags)).give(glob)
+        blob.number(u64::from(cont.flags)).number(cont.word).give(glob)
     })
 }
 
@@ -139,12 +139,12 @@ extern "C" fn daos_cont_global2local(poh: Handle, glob: Iov, coh: Out<Handle>) -
     der(|| {
         let (pool, coh) = (handle::pool(poh)?, coh.check()?);
         let mut blob = Reader::new(glob, CONT)?;
-        let (of_pool, uuid, flags) = (blob.uuid()?, blob.uuid()?, blob.flags()?);
+        let (of_pool, uuid, shared) = (blob.uuid()?, blob.uuid()?, (blob.flags()?, blob.number()?));
         if of_pool != pool.uuid {
             return Err(Der::INVAL);
         }
-        let opened = pool.client.open_container_for(&ContName::Uuid(uuid), cont::wanted_again(flags))?;
-        coh.set(handle::insert(Entry::Cont(Arc::new(ContHandle::new(opened, pool, flags))))?)
+        let opened = pool.client.open_container_for(&ContName::Uuid(uuid), cont::wanted_again(shared))?;
+        coh.set(handle::insert(Entry::Cont(Arc::new(ContHandle::new(opened, pool, shared))))?)
     })
 }
 

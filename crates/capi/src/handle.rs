@@ -337,9 +337,9 @@ fn remake(entry: &Entry, anew: &mut Anew) -> Option<Entry> {
         Entry::Cont(cont) => {
             let (_, pool) =
                 anew.pools.iter().find(|(old, _)| core::ptr::eq(*old, Arc::as_ptr(&cont.pool)))?;
-            let (name, wanted) = (ContName::Uuid(cont.client.uuid()), cont::wanted_again(cont.flags));
-            let opened = pool.client.open_container_for(&name, wanted).ok()?;
-            let made = Arc::new(ContHandle::new(opened, Arc::clone(pool), cont.flags));
+            let (name, shared) = (ContName::Uuid(cont.client.uuid()), (cont.flags, cont.word));
+            let opened = pool.client.open_container_for(&name, cont::wanted_again(shared)).ok()?;
+            let made = Arc::new(ContHandle::new(opened, Arc::clone(pool), shared));
             anew.conts.push((Arc::as_ptr(cont), Arc::clone(&made)));
             Some(Entry::Cont(made))
         }

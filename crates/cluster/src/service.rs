@@ -145,27 +145,23 @@ struct Cont {
     times: Times,
 }
 
-/// Whether one who has opened a container has it alone, with whom he lets join.
+/// Whether those who have opened a container have it alone, by the word of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Alone {
     No,
-    /// Who has joined him is here, and he is not, or not yet: handles are opened again after a restart in any order.
-    Awaited,
-    Here,
+    By(u64),
 }
 
 impl Alone {
     /// What holds when one handle more is open, beside so many; `None` if it may not be.
     fn opened(self, wanted: OpenFor, handles: u32) -> Option<Self> {
         match (wanted, self) {
-            (OpenFor::Alone, Self::No) => (handles == 0).then_some(Self::Here),
-            (OpenFor::Alone, Self::Awaited) => Some(Self::Here),
-            (OpenFor::Joining, Self::No) => (handles == 0).then_some(Self::Awaited),
-            (OpenFor::Joining, Self::Awaited | Self::Here) => Some(self),
-            (OpenFor::Evicting, _) => Some(self),
-            (OpenFor::Any | OpenFor::Change, Self::No) => Some(self),
-            (OpenFor::Alone, Self::Here) => None,
-            (OpenFor::Any | OpenFor::Change, Self::Awaited | Self::Here) => None,
+            (OpenFor::Alone(word), Self::No) => (handles == 0).then_some(Self::By(word)),
+            (OpenFor::Alone(word) | OpenFor::Joining(word), Self::By(known)) => {
+                (word == known && word != 0).then_some(self)
+            }
+            (OpenFor::Evicting, _) | (OpenFor::Any | OpenFor::Change, Self::No) => Some(self),
+            (OpenFor::Joining(_), Self::No) | (OpenFor::Any | OpenFor::Change, Self::By(_)) => None,
         }
     }
 }

@@ -105,11 +105,12 @@ pub enum OpenFor {
     /// To change something: refused to whom the list allows no change at all.
     Change,
     /// As [`Self::Change`], and to have it alone: `Busy` while anybody has a handle on it, as is whoever asks for one until this
-    /// one, and those that have joined it, are closed.
-    Alone,
-    /// As [`Self::Change`], together with whoever has it alone, who has told how; also before he himself has it again, after
-    /// the engine was started anew. `Busy` if others have it, and not alone.
-    Joining,
+    /// one, and those that have joined it, are closed. Its word is drawn by whoever opens it, from the system's entropy; with the
+    /// same word it is one handle more of the same, so that it can be asked for again. 0 is shared with nobody.
+    Alone(u64),
+    /// As [`Self::Change`], together with whoever has it alone, who has told the word. `Busy` if nobody has it alone under this
+    /// word.
+    Joining(u64),
     /// To end the handles of others, also of who has it alone, and to be closed then.
     Evicting,
 }
@@ -118,13 +119,13 @@ impl OpenFor {
     /// Whether an engine knows it only if it says so, with [`FEATURE_ALONE`](crate::wire::FEATURE_ALONE).
     #[must_use]
     pub fn is_of_alone(self) -> bool {
-        matches!(self, Self::Alone | Self::Joining | Self::Evicting)
+        matches!(self, Self::Alone(_) | Self::Joining(_) | Self::Evicting)
     }
 
     /// Whether something is meant to be changed with it.
     #[must_use]
     pub fn is_change(self) -> bool {
-        matches!(self, Self::Change | Self::Alone | Self::Joining)
+        matches!(self, Self::Change | Self::Alone(_) | Self::Joining(_))
     }
 }
 

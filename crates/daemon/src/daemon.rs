@@ -3,6 +3,7 @@
 use crate::access;
 use crate::answered::{Answered, Fault, Outcome, Turn};
 use crate::error::{Error, Result};
+use crate::kept::{Comer, Kept};
 use crate::lease::{Alone, Lease, PartLease};
 use crate::notes::{Notes, Verdict};
 use crate::peers::{Peers, difference};
@@ -67,7 +68,7 @@ struct Shared {
     instance: u128,
     addresses: Vec<String>,
     must_stop: AtomicBool,
-    note: Box<dyn Fn(&str) + Send + Sync>,
+    note: Arc<dyn Fn(&str) + Send + Sync>,
     notes: Notes,
     answered: Answered,
     /// Guards the generator of UUIDs; taken alone.
@@ -105,14 +106,17 @@ impl Daemon {
             return Err(Error::Newer { path: answered.path() });
         }
         let peers = Peers::new(settings.rank, settings.engines.clone(), settings.certs.clone());
+        let note: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(note);
+        let told = Arc::clone(&note);
+        let kept = Kept::of(&settings.dir, move |text| told(text));
         let shared = Arc::new(Shared {
-            pools: Pools::new(settings.dir.clone(), settings.open_options(), peers),
+            pools: Pools::new(settings.dir.clone(), settings.open_options(), peers, kept),
             name: settings.name.clone(),
             engine: uuid_of_random(secrets.next_u128()?),
             instance: secrets.next_u128()?,
             addresses: addresses.iter().map(from_anywhere).collect(),
             must_stop: AtomicBool::new(false),
-            note: Box::new(note),
+            note,
             notes: Notes::default(),
             answered,
             secrets: Mutex::new(secrets),
@@ -196,6 +200,7 @@ impl Daemon {
         }
         // Ignored: as above.
         let _unsigned = self.sign.take().map(|sign| dolmen_env::unlink_socket(&sign));
+        self.shared.pools.kept().end();
         server.stop();
         self.shared.must_stop.store(true, Ordering::Release);
         // Ignored: a panic of the thread was reported when it happened.
@@ -568,13 +573,21 @@ impl Shared {
         access: PoolAccess,
     ) -> core::result::Result<Attachment, Failure> {
         let allowed = |pool: &Lease| access::rights(head, caller, (pool, access));
-        let (pool, entry, rights) = self.pools.connect(head, name, access, allowed)?;
+        let connected = self.pools.connect((head, caller.client), name, access, allowed);
+        let (pool, entry, rights) = connected?;
+        let (client, uid, pid) = (caller.client, head.cred.uid, caller.peer.map(|peer| peer.pid));
+        let alone = (access == PoolAccess::Exclusive).then_some(head.id.sequence);
+        let user = self.pools.keep(&pool, entry.uuid, Comer { client, uid, pid }, alone);
         let transport: Arc<dyn Transport> = match access {
             PoolAccess::Exclusive => Arc::new(Alone(Arc::clone(&pool))),
             PoolAccess::ReadOnly | PoolAccess::ReadWrite | PoolAccess::Change => Arc::<Lease>::clone(&pool),
         };
         let door = (transport, access == PoolAccess::ReadOnly);
-        Ok(self.attachment(&pool, entry, door, (head.cred.uid, rights)))
+        let mut attachment = self.attachment(&pool, entry, door, (head.cred.uid, rights));
+        if let Some(opened) = &mut attachment.pool {
+            opened.user = user.map(|user| user as _);
+        }
+        Ok(attachment)
     }
 
     fn attachment(
@@ -594,6 +607,7 @@ impl Shared {
             map_version: map.version,
             uid,
             rights,
+            user: None,
             holders: Arc::clone(pool.holders()),
             locks: self.pools.locked().of(entry.uuid),
         };
@@ -633,7 +647,7 @@ mod tests {
         let own = dolmen_env::user_id();
         let of = |uid| Head { cred: Credentials { uid, gid: 0, project: 0 }, ..Head::default() };
         let evict = SystemVerb::PoolEvict(name());
-        let believed = Caller { peer: None, groups: Vec::new(), identity: None };
+        let believed = Caller { peer: None, groups: Vec::new(), identity: None, client: 0 };
         assert_eq!(refuse_strangers(&of(own + 1), &believed, &evict), Err(Failure::NoPermission));
         assert_eq!(refuse_strangers(&of(own), &believed, &evict), Ok(()));
         assert_eq!(refuse_strangers(&of(0), &believed, &evict), Ok(()));
@@ -658,7 +672,7 @@ mod tests {
         let id = dolmen_types::RequestId { client: 5, sequence: 9 };
         let head = Head { id, ..Head::default() };
         let under_way = daemon.shared.answered.turn(&head).unwrap();
-        let stranger = Caller { peer: None, groups: Vec::new(), identity: None };
+        let stranger = Caller { peer: None, groups: Vec::new(), identity: None, client: 0 };
         let told = daemon.shared.answer(&head, &stranger, SystemVerb::Stop);
         assert_eq!(told.map(drop), Err(Failure::NoPermission));
         drop(under_way);
@@ -670,7 +684,7 @@ mod tests {
     fn what_a_certificate_names_decides_and_no_number_does() {
         let named = |role| {
             let identity = Identity { role, name: "anna".to_owned(), groups: Vec::new(), uid: 0, gid: 0 };
-            Caller { peer: None, groups: Vec::new(), identity: Some(Arc::new(identity)) }
+            Caller { peer: None, groups: Vec::new(), identity: Some(Arc::new(identity)), client: 0 }
         };
         let name = || PoolName::Uuid(Uuid::nil());
         let part = SystemVerb::PartConnect { pool: Uuid::nil(), key: dolmen_codec::wire::PartKey(0) };

@@ -13,6 +13,7 @@ mod certs;
 mod daemon;
 mod error;
 mod evicted;
+mod kept;
 mod lease;
 mod locked;
 mod notes;

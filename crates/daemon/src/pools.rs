@@ -1,6 +1,7 @@
 //! The pools of a system directory, each open once for all who use it.
 
 use crate::evicted::Evicted;
+use crate::kept::{Comer, Kept, PoolUser};
 use crate::lease::Lease;
 use crate::locked::Locked;
 use crate::peers::Peers;
@@ -35,6 +36,7 @@ pub(crate) struct Pools {
     /// Guards the open pools.
     open: Mutex<BTreeMap<Uuid, Arc<Lease>>>,
     locked: Locked,
+    kept: Arc<Kept>,
     evicted: Evicted,
     /// Whether it could be read how often pools were taken from all.
     knows_evictions: bool,
@@ -86,10 +88,11 @@ impl Drop for Alone<'_> {
 }
 
 impl Pools {
-    pub(crate) fn new(dir: PathBuf, options: OpenOptions, peers: Peers) -> Self {
+    pub(crate) fn new(dir: PathBuf, options: OpenOptions, peers: Peers, kept: Kept) -> Self {
         let (evicted, is_sound) = Evicted::of(&dir);
         Self {
             locked: Locked::new(&dir),
+            kept: Arc::new(kept),
             evicted,
             knows_evictions: is_sound,
             dir,
@@ -106,6 +109,11 @@ impl Pools {
     /// The locks on objects of all pools.
     pub(crate) fn locked(&self) -> &Locked {
         &self.locked
+    }
+
+    /// Who has what open, for the next daemon.
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     /// The engines of the system.
@@ -135,7 +143,7 @@ impl Pools {
     /// (the sequence in `head`) has it with him.
     pub(crate) fn connect<R>(
         &self,
-        head: &Head,
+        (head, client): (&Head, u128),
         name: &PoolName,
         access: PoolAccess,
         allowed: impl Fn(&Lease) -> Result<R>,
@@ -149,7 +157,7 @@ impl Pools {
                 continue;
             }
             let rights = rights?;
-            if let Some(pool) = self.admitted(&looking, (head, found.uuid), access)? {
+            if let Some(pool) = self.admitted(&looking, (head, client, found.uuid), access)? {
                 return Ok((pool, entry_of(&found), rights));
             }
         }
@@ -208,7 +216,7 @@ impl Pools {
     fn admitted(
         &self,
         looking: &Looking<'_>,
-        (head, uuid): (&Head, Uuid),
+        (head, client, uuid): (&Head, u128, Uuid),
         access: PoolAccess,
     ) -> Result<Option<Arc<Lease>>> {
         let open = self.open();
@@ -222,10 +230,25 @@ impl Pools {
         if is_others && !(is_exclusive && pool.is_shared_with(head)) {
             return Err(Error::Busy);
         }
+        // Who had it with the last daemon has it still.
+        if self.kept.is_refused(uuid, client, Some((access, head.id.sequence))) {
+            return Err(Error::Busy);
+        }
         if is_exclusive {
             pool.be_alone(head);
         }
         Ok(Some(Arc::clone(pool)))
+    }
+
+    /// Has it on record that somebody has a pool open; a part follows what is on record where its service is.
+    pub(crate) fn keep(
+        &self,
+        lease: &Lease,
+        uuid: Uuid,
+        comer: Comer,
+        alone: Option<u64>,
+    ) -> Option<Arc<PoolUser>> {
+        if lease.is_part() { None } else { self.kept.connects(uuid, comer, alone) }
     }
 
     /// Waits until nobody else opens or destroys a pool, and keeps others from it.
@@ -425,6 +448,10 @@ impl Pools {
         if force {
             self.end_lease(found.uuid)?;
         } else {
+            // Also of who has not come back since the last daemon.
+            if self.kept.is_refused(found.uuid, 0, None) {
+                return Err(Error::Busy);
+            }
             let open = self.open();
             if let Some(pool) = open.get(&found.uuid) {
                 if Lease::user_count(pool) > 0 {
@@ -438,7 +465,8 @@ impl Pools {
         }
         let dir = self.dir.join(&found.name);
         let Some(spread) = &found.spread else {
-            return dolmen_local::destroy(&dir).map_err(|error| plain(&error));
+            let destroyed = dolmen_local::destroy(&dir).map_err(|error| plain(&error));
+            return destroyed.inspect(|()| self.kept.forget(found.uuid));
         };
         let evict = SystemVerb::PartEvict { pool: found.uuid, key: PartKey(spread.key) };
         for &rank in &spread.ranks[1..] {
@@ -450,6 +478,7 @@ impl Pools {
         }
         // From here on it is destroyed, whatever happens.
         dolmen_local::announce(&dir).map_err(|error| plain(&error))?;
+        self.kept.forget(found.uuid);
         let removed = dolmen_local::destroy(&dir).map_err(|error| plain(&error));
         drop(alone);
         if removed.is_err() || !self.finish_one(found.uuid, spread, tell) {
@@ -532,6 +561,7 @@ impl Pools {
         let _alone = self.alone_with(found.uuid);
         self.end_lease(found.uuid)?;
         self.note_evicted(found.uuid)?;
+        self.kept.forget(found.uuid);
         match &found.spread {
             Some(spread) => self.peers.evict_parts(found.uuid, PartKey(spread.key), others.iter().copied()),
             None => Ok(()),
@@ -764,7 +794,12 @@ mod tests {
 
     /// The first of three engines, as it is after a start.
     fn first(dir: &Scratch) -> Pools {
-        Pools::new(dir.0.clone(), OpenOptions::default(), Peers::new(0, Vec::new(), None))
+        Pools::new(
+            dir.0.clone(),
+            OpenOptions::default(),
+            Peers::new(0, Vec::new(), None),
+            Kept::of(&dir.0, |_| ()),
+        )
     }
 
     fn make(pools: &Pools, uuid: Uuid) -> Result<()> {
@@ -898,7 +933,7 @@ mod tests {
         pools.create(&spec, 5).unwrap();
         let name = PoolName::Uuid(Uuid::from_u128(1));
         let head = Head::default();
-        let of_owner = |access| pools.connect(&head, &name, access, |_| Ok(()));
+        let of_owner = |access| pools.connect((&head, 0), &name, access, |_| Ok(()));
         let others = || {
             assert_eq!(pools.list().map(|all| all[0].connections), Ok(0), "who looks is no user");
             drop(of_owner(PoolAccess::ReadWrite).unwrap());
@@ -907,7 +942,7 @@ mod tests {
             drop(crate::lease::Alone(alone));
         };
         for access in [PoolAccess::ReadWrite, PoolAccess::Exclusive] {
-            let refused = pools.connect(&head, &name, access, |_| {
+            let refused = pools.connect((&head, 0), &name, access, |_| {
                 others();
                 Err::<(), _>(Error::NoPermission)
             });
@@ -915,7 +950,7 @@ mod tests {
             others();
         }
         // The owner destroys it, without force.
-        let gone = pools.connect(&head, &name, PoolAccess::ReadWrite, |_| {
+        let gone = pools.connect((&head, 0), &name, PoolAccess::ReadWrite, |_| {
             assert_eq!(pools.destroy(&name, false), Ok(()));
             Err::<(), _>(Error::NoPermission)
         });
@@ -926,7 +961,8 @@ mod tests {
     fn who_waits_to_destroy_a_part_keeps_nobody_from_other_pools() {
         let dir = std::env::temp_dir().join(format!("dolmen-parts-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
-        let pools = Pools::new(dir.clone(), OpenOptions::default(), Peers::new(1, Vec::new(), None));
+        let peers = Peers::new(1, Vec::new(), None);
+        let pools = Pools::new(dir.clone(), OpenOptions::default(), peers, Kept::of(&dir, |_| ()));
         let (held, free, key) = (Uuid::from_u128(1), Uuid::from_u128(2), PartKey(5));
         for uuid in [held, free] {
             let spread = Spread { rank: 1, ranks: vec![0, 1], key: key.0 };

@@ -26,6 +26,7 @@ mod fork;
 mod held;
 #[expect(unsafe_code, reason = "hints take addresses; each use says why it is sound")]
 mod hint;
+mod journal;
 mod kernel;
 mod mark;
 #[expect(
@@ -56,13 +57,14 @@ pub use error::{Errno, Error, Op, Result};
 pub use fork::{ForkMark, PerProcess};
 pub use held::{HeldMemory, available_memory_bytes};
 pub use hint::{give_memory_back, prefer_huge_pages, prefetch, prefetch_line};
+pub use journal::{Journal, JournalSync};
 pub use kernel::{
     KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, close_standard_output, mounted_as,
     mounted_at, unmount,
 };
 pub use mark::{put_mark, remove_mark};
 pub use process::{
-    NO_HOME, create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed, is_ending,
+    NO_HOME, Process, create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed, is_ending,
     keep_descriptors_to_itself, machine_socket, raise_descriptor_limit, run_quietly,
 };
 pub use real::{RealDisk, RealOptions};

@@ -32,6 +32,70 @@ pub fn is_ending(pid: u32) -> bool {
     field_of(&status, "VmSize:").is_none() || is_kill_pending(&status)
 }
 
+/// A process of this machine, which none that comes later is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number, as this process sees it.
+    pub pid: u32,
+    /// When it was started, in ticks since the machine was.
+    pub started: u64,
+    /// Which run of the machine that was.
+    pub boot: u128,
+    /// Among whose processes it has that number: those of a container have others.
+    pub space: u32,
+}
+
+impl Process {
+    /// The process that has the number `pid` now; `None` if nothing can be said of it.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        Some(Self { pid, started: started(pid)?, boot: boot()?, space: space()? })
+    }
+
+    /// Whether it runs no more, or is about to end. What cannot be known counts as running.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        if boot().is_some_and(|boot| boot != self.boot) {
+            return true;
+        }
+        if space() != Some(self.space) {
+            return false;
+        }
+        match started(self.pid) {
+            // One whose first thread has ended goes on in the others.
+            Some(started) => started != self.started || is_ending(self.pid) && !has_threads(self.pid),
+            // Without a list of processes nothing is known of any.
+            None => {
+                Path::new("/proc/self").exists() && !Path::new("/proc").join(self.pid.to_string()).exists()
+            }
+        }
+    }
+}
+
+/// When a process was started, by the kernel's list: the 22nd field, where the second one may have anything in it, in brackets.
+fn started(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, behind) = stat.rsplit_once(')')?;
+    behind.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// What tells the processes that this one sees from others.
+fn space() -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let inode = std::fs::metadata("/proc/self/ns/pid").ok()?.ino();
+    u32::try_from(inode).ok()
+}
+
+fn has_threads(pid: u32) -> bool {
+    std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|all| all.count() > 1)
+}
+
+/// The run of the machine.
+fn boot() -> Option<u128> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()
+}
+
 /// Lets this process have as many open files as it may; how many those are, `u64::MAX` for no limit.
 ///
 /// # Errors
@@ -177,7 +241,14 @@ mod tests {
             crate::thread::wait(core::time::Duration::from_millis(5));
             is_ending(child.id())
         });
+        let killed = Process::of(child.id());
         child.wait().unwrap();
+        assert!(killed.is_none_or(|killed| killed.is_gone()));
+        let own = Process::of(std::process::id()).unwrap();
+        let others = [Process { started: own.started + 1, ..own }, Process { boot: own.boot ^ 1, ..own }];
+        assert!(others.iter().all(Process::is_gone), "a number is used again");
+        let elsewhere = Process { space: own.space ^ 1, started: own.started + 1, ..own };
+        assert!(!own.is_gone() && !elsewhere.is_gone(), "nothing is known of those that are not seen");
         assert!(lives, "it runs");
         assert!(ends, "it was killed");
     }

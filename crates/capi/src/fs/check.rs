@@ -29,11 +29,12 @@ const LOST_AND_FOUND: &str = "lost+found";
 /// `EBUSY` if anybody has it, this process included.
 fn mounted_alone(poh: Handle, name: Text, writable: bool, evicts: bool) -> PosixResult<Dfs> {
     let (pool, name) = (handle::pool(poh)?, cont::name(name.str()?)?);
+    let wanted = OpenFor::Alone(cont::drawn_word()?);
     let cont = if evicts {
-        let opened = cont::open_without_others(Way::Now, &pool, &name, OpenFor::Alone, Whose::All);
+        let opened = cont::open_without_others(Way::Now, &pool, &name, wanted, Whose::All);
         now(opened)?
     } else {
-        pool.client.open_container_for(&name, OpenFor::Alone)?
+        pool.client.open_container_for(&name, wanted)?
     };
     mounted(&cont, !writable)
 }

@@ -363,9 +363,9 @@ fn open_cont(pool: &Arc<PoolHandle>, name: &ContName, writable: bool) -> PosixRe
 }
 
 /// Opens a container beside another process that has it alone, and has told this one how.
-fn join_cont(pool: &Arc<PoolHandle>, name: &ContName, flags: u32) -> PosixResult<Handle> {
-    let opened = pool.client.open_container_for(name, OpenFor::Joining)?;
-    Ok(handle::insert(Entry::Cont(Arc::new(ContHandle::new(opened, Arc::clone(pool), flags))))?)
+fn join_cont(pool: &Arc<PoolHandle>, name: &ContName, shared: (u32, u64)) -> PosixResult<Handle> {
+    let opened = pool.client.open_container_for(name, cont::wanted_again(shared))?;
+    Ok(handle::insert(Entry::Cont(Arc::new(ContHandle::new(opened, Arc::clone(pool), shared))))?)
 }
 
 /// Connects to a pool, opens a container, made first if `flags` say so, and mounts its file system.
@@ -635,6 +635,7 @@ pub(super) fn blob_of_all(mounted: &Mounted) -> PosixResult<Vec<u8>> {
     out.bytes(cont.client.uuid().as_bytes());
     out.bytes(&blob_of(mounted)?);
     out.number(cont.flags.into());
+    out.number(cont.word);
     Ok(out.end())
 }
 
@@ -654,7 +655,7 @@ pub(super) fn connect_of_blob(flags: c_int, bytes: &[u8]) -> PosixResult<Ptr<Mou
     let mut uuid = || Uuid::from_slice(read.bytes()?).map_err(|_short| EINVAL);
     let (pool_uuid, cont_uuid) = (uuid()?, uuid()?);
     let inner = read.bytes()?;
-    let cont_flags = u32::try_from(read.number()?).map_err(|_wide| EINVAL)?;
+    let shared = (u32::try_from(read.number()?).map_err(|_wide| EINVAL)?, read.number()?);
     let writable = match flags {
         0 => {
             let mut inner = Reader::new(*b"DLMNTDFS", inner)?;
@@ -665,8 +666,8 @@ pub(super) fn connect_of_blob(flags: c_int, bytes: &[u8]) -> PosixResult<Ptr<Mou
     };
     let (poh, pool) = connect_pool(place::system(Some(system))?, &pool_uuid.to_string(), writable)?;
     let name = ContName::Uuid(cont_uuid);
-    let opened = match cont::wanted_again(cont_flags) {
-        OpenFor::Joining => join_cont(&pool, &name, cont_flags),
+    let opened = match cont::wanted_again(shared) {
+        OpenFor::Joining(_) => join_cont(&pool, &name, shared),
         _ => open_cont(&pool, &name, writable),
     };
     let mounted = opened.and_then(|coh| {

@@ -14,13 +14,13 @@ use std::process::Output;
 use std::sync::Arc;
 
 /// A system whose daemon is started by the first command, and ends soon after the last.
-struct System {
+pub(crate) struct System {
     place: Place,
-    data: PathBuf,
+    pub(crate) data: PathBuf,
 }
 
 impl System {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let place = Place::new(name);
         let data = place.path("data");
         Self { place, data }
@@ -45,12 +45,19 @@ impl System {
         line
     }
 
+    fn daemon(&self) -> Option<Pid> {
+        let pid = std::fs::read_to_string(self.data.join("dolmen/lab/.owner")).unwrap_or_default();
+        pid.trim().trim_matches('\0').parse().ok().map(Pid::from_raw)
+    }
+
+    /// Kills the daemon.
+    pub(crate) fn kill(&self) {
+        kill(self.daemon().unwrap(), Signal::SIGKILL).unwrap();
+    }
+
     /// Ends the daemon, and waits for that.
     fn stop(&self) {
-        let owner = self.data.join("dolmen/lab/.owner");
-        let pid = std::fs::read_to_string(&owner).unwrap_or_default();
-        let Ok(pid) = pid.trim().trim_matches('\0').parse() else { return };
-        let pid = Pid::from_raw(pid);
+        let Some(pid) = self.daemon() else { return };
         for _ in 0..6000 {
             if kill(pid, Signal::SIGTERM).is_err() {
                 return;
@@ -61,7 +68,7 @@ impl System {
         _ = kill(pid, Signal::SIGKILL);
     }
 
-    fn json(&self, called: &str, args: &[&str]) -> Value {
+    pub(crate) fn json(&self, called: &str, args: &[&str]) -> Value {
         let (code, text) = self.run(called, &[args, &["-j"]].concat());
         let mut answer: Value = serde_json::from_str(&text).unwrap();
         assert_eq!((code, &answer["status"]), (0, &Value::from(0)), "{args:?}: {text}");
@@ -570,7 +577,7 @@ fn who_has_something_open_is_asked_or_loses_it() {
     let (_, text) = system.run("daos", &["cont", "evict", "tank", "home", "--all"]);
     assert_eq!(text, "home was taken from everybody who had it open\n");
     assert!(cont.query().is_err());
-    let alone = pool.open_container_for(&home, dolmen_client::OpenFor::Alone).unwrap();
+    let alone = pool.open_container_for(&home, dolmen_client::OpenFor::Alone(7)).unwrap();
     for flags in ["remove", "print"] {
         let line = system.fails(5, "daos", &check(flags));
         assert!(line.contains("others have the container open"), "{line}");

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod certs;
+mod check;
 mod common;
 mod compat;
 mod containers;

@@ -84,7 +84,6 @@ impl Field for Props {
 
 // Persistent: never renumber.
 choice!(Whose { Own = 0, All = 1 });
-choice!(OpenFor { Any = 0, Change = 1, Alone = 2, Joining = 3, Evicting = 4 });
 choice!(LockFamily { Range = 0, Whole = 1 });
 choice!(LockKind { Free = 0, Read = 1, Write = 2 });
 choice!(LockAction { Set = 0, Again = 1, Test = 2, Renew = 3, Leave = 4 });
@@ -276,20 +275,53 @@ fn read_commit<'p>(input: &mut Input<'_, 'p>) -> Option<TxCommit<'p>> {
     Some(TxCommit { cont, tx, epoch, parts })
 }
 
+/// A number, and with those that have a word that. Persistent: never renumber; 2 and 3 had no word.
+impl Field for OpenFor {
+    const BYTES_MIN: usize = 1;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        let (number, word) = match self {
+            Self::Any => (0_u8, None),
+            Self::Change => (1, None),
+            Self::Evicting => (4, None),
+            Self::Alone(word) => (5, Some(word)),
+            Self::Joining(word) => (6, Some(word)),
+        };
+        w.put(&number);
+        word.into_iter().for_each(|word| w.put(word));
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        Some(match r.u8()? {
+            0 => Self::Any,
+            1 => Self::Change,
+            4 => Self::Evicting,
+            5 => Self::Alone(r.u64()?),
+            6 => Self::Joining(r.u64()?),
+            _ => return None,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_a_container_is_opened_for_has_its_numbers() {
+    fn what_a_container_is_opened_for_has_its_numbers_and_its_word() {
         use OpenFor::{Alone, Any, Change, Evicting, Joining};
-        for (wanted, number) in [Any, Change, Alone, Joining, Evicting].into_iter().zip(0..) {
-            assert_eq!(OpenFor::read(&mut Reader::new(&[number])), Some(wanted));
+        let word = 0x0807_0605_0403_0201;
+        for (wanted, number) in [(Any, 0), (Change, 1), (Evicting, 4), (Alone(word), 5), (Joining(word), 6)] {
+            let golden = if number > 4 { vec![number, 1, 2, 3, 4, 5, 6, 7, 8] } else { vec![number] };
+            assert_eq!(OpenFor::read(&mut Reader::new(&golden)), Some(wanted));
             let mut bytes = Vec::new();
             wanted.put(&mut Writer::new(&mut bytes));
-            assert_eq!(bytes, [number]);
+            assert_eq!(bytes, golden);
             assert_eq!(wanted.is_of_alone(), number > 1, "an engine of before closes the connection");
+            assert_eq!(OpenFor::read(&mut Reader::new(&golden[..golden.len() - 1])), None);
         }
-        assert_eq!(OpenFor::read(&mut Reader::new(&[5])), None);
+        for number in [2, 3, 7] {
+            assert_eq!(OpenFor::read(&mut Reader::new(&[number, 1, 2, 3, 4, 5, 6, 7, 8])), None);
+        }
     }
 }

@@ -45,7 +45,8 @@ pub const FEATURE_NOT_FIRST: u64 = 1;
 
 /// A feature of an engine: containers can be opened so that nobody else has them
 /// ([`OpenFor::Alone`](crate::pool::OpenFor::Alone)). Who does not say it closes the connection on which that is asked.
-pub const FEATURE_ALONE: u64 = 4;
+/// 4 said so of engines that knew no word with it.
+pub const FEATURE_ALONE: u64 = 16;
 
 /// A feature of an engine: pools can be connected to in order to change them
 /// ([`PoolAccess::Change`](super::PoolAccess::Change)). Who does not say it closes the connection on which that is asked.

@@ -348,8 +348,8 @@ fn who_may_not_open_a_container_is_told_so_whoever_has_it() {
     let name = ContName::Label(label("own"));
     make(&operator.pool, "own").unwrap();
     let told = |wanted| pool.open_container_for(&name, wanted).map(drop);
-    let all = [OpenFor::Any, OpenFor::Change, OpenFor::Alone, OpenFor::Joining, OpenFor::Evicting];
-    for theirs in [OpenFor::Change, OpenFor::Alone] {
+    let all = [OpenFor::Any, OpenFor::Change, OpenFor::Alone(5), OpenFor::Joining(5), OpenFor::Evicting];
+    for theirs in [OpenFor::Change, OpenFor::Alone(9)] {
         let open = || operator.pool.open_container_for(&name, theirs).unwrap();
         let cont = open();
         cont.set_acl(&list(&["A::OWNER@:rwA"])).unwrap();
@@ -357,18 +357,18 @@ fn who_may_not_open_a_container_is_told_so_whoever_has_it() {
             assert_eq!(told(wanted), Err(Error::NoPermission), "{wanted:?} beside {theirs:?}");
         }
         cont.set_acl(&list(&["A::OWNER@:rwA", "A::4200042@:r"])).unwrap();
-        for wanted in [OpenFor::Change, OpenFor::Alone, OpenFor::Joining] {
+        for wanted in [OpenFor::Change, OpenFor::Alone(5), OpenFor::Joining(5)] {
             assert_eq!(told(wanted), Err(Error::NoPermission), "who reads has {wanted:?} beside {theirs:?}");
         }
-        let reads = if theirs == OpenFor::Alone { Err(Error::Busy) } else { Ok(()) };
+        let reads = if theirs == OpenFor::Alone(9) { Err(Error::Busy) } else { Ok(()) };
         assert_eq!(told(OpenFor::Any), reads);
         cont.set_acl(&list(&["A::OWNER@:rwA", "A::4200042@:rw"])).unwrap();
-        assert_eq!(told(OpenFor::Alone), Err(Error::Busy), "who may is told who else does");
+        assert_eq!(told(OpenFor::Alone(5)), Err(Error::Busy), "who may is told who else does");
         cont.close().unwrap();
         // Whoever is refused has not had it alone meanwhile, nor has he kept it.
         open().close().unwrap();
     }
-    assert_eq!(told(OpenFor::Alone), Ok(()));
+    assert_eq!(told(OpenFor::Alone(5)), Ok(()));
 }
 
 #[test]

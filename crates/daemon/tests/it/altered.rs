@@ -512,7 +512,7 @@ fn a_daemon_that_knows_no_exclusive_containers_is_not_asked_for_one() {
     altered.alterer.plan().hidden = FEATURE_ALONE;
     let client = Bystander::of(&altered.alterer.link());
     let name = ContName::Label(Label::new(CONT).unwrap());
-    for wanted in [OpenFor::Alone, OpenFor::Joining, OpenFor::Evicting] {
+    for wanted in [OpenFor::Alone(5), OpenFor::Joining(5), OpenFor::Evicting] {
         let refused = client.pool.open_container_for(&name, wanted).map(drop).unwrap_err();
         assert_eq!(refused, Invalid::Argument.into());
     }

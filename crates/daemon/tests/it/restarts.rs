@@ -170,10 +170,10 @@ fn who_has_a_container_alone_has_it_so_after_the_death_of_the_daemon() {
         let (own, other) = (Bystander::first(daemon.link(way)), Bystander::of(&daemon.link(WAYS[0])));
         let name = ContName::Label(Label::new("alone").unwrap());
         own.pool.create_container(Some(Label::new("alone").unwrap()), Props::default()).unwrap();
-        let alone = own.pool.open_container_for(&name, OpenFor::Alone).unwrap();
-        let joined = other.pool.open_container_for(&name, OpenFor::Joining).unwrap();
+        let alone = own.pool.open_container_for(&name, OpenFor::Alone(7)).unwrap();
+        let joined = other.pool.open_container_for(&name, OpenFor::Joining(7)).unwrap();
         let assert_alone = || {
-            for wanted in [OpenFor::Any, OpenFor::Change, OpenFor::Alone] {
+            for wanted in [OpenFor::Any, OpenFor::Change, OpenFor::Alone(8), OpenFor::Joining(8)] {
                 let opened = other.pool.open_container_for(&name, wanted);
                 assert_eq!(opened.map(drop).unwrap_err(), Error::Busy, "{way:?} {wanted:?}");
             }

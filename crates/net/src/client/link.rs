@@ -158,10 +158,12 @@ impl Link {
     /// # Errors
     /// Why that cannot be.
     pub fn connect(address: &Address, options: &LinkOptions) -> NetResult<Self> {
-        Self::new(address, options, connect(address, options, deadline_after(options.connect_timeout))?)
+        let options = named(options)?;
+        let session = connect(address, &options, deadline_after(options.connect_timeout))?;
+        Self::new(address, options, session)
     }
 
-    fn new(address: &Address, options: &LinkOptions, session: Session) -> NetResult<Self> {
+    fn new(address: &Address, options: LinkOptions, session: Session) -> NetResult<Self> {
         let rank = session.welcome.rank;
         let seen = Arc::<AtomicU64>::default();
         let state = State {
@@ -197,7 +199,7 @@ impl Link {
         let inner = Inner {
             rank,
             address: address.clone(),
-            options: options.clone(),
+            options,
             mark: ForkMark::new()?,
             client: Rng::from_entropy()?.next_u128(),
             seen,
@@ -1047,6 +1049,15 @@ impl Drop for Inner {
             core::mem::forget((state.session.take(), state.coming.take()));
         }
     }
+}
+
+/// With a name that no other process has, if there is none yet.
+pub(super) fn named(options: &LinkOptions) -> NetResult<LinkOptions> {
+    let mut options = options.clone();
+    if options.client == 0 {
+        options.client = Rng::from_entropy()?.next_u128();
+    }
+    Ok(options)
 }
 
 fn plan_of(ask: &Ask<'_>) -> Option<FetchPlan> {

@@ -31,7 +31,8 @@ fn unexpected() -> dolmen_types::Error {
 /// How to connect.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
-    /// The client, as in the ids of its requests: for lists of who is connected.
+    /// What the process calls itself, on all connections that are made in place of each other: the engine knows by it who comes
+    /// back after it was started anew. 0: drawn from the system's entropy.
     pub client: u128,
     /// Bytes of each of the two rings; 0 goes on over the socket.
     pub ring_bytes: usize,

@@ -157,8 +157,8 @@ impl Session {
     ) -> Result<()> {
         let Some(slot) = attached.slot.and_then(|slot| slot.on(self.no)) else { return Ok(()) };
         for (cont, opened) in &attached.conts {
-            for nth in 0..opened.count {
-                let wanted = opened.wanted(nth);
+            for _ in 0..opened.count {
+                let wanted = opened.wanted();
                 if !self.welcome.knows(wanted) {
                     // Who has something alone does not have it at an engine where others can open it.
                     break;

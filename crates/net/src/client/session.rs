@@ -241,12 +241,9 @@ impl Session {
 }
 
 impl Opened {
-    /// What the handle of this number is opened for again.
-    pub(super) fn wanted(&self, nth: u32) -> OpenFor {
-        match (self.alone, nth) {
-            (OpenFor::Alone, 1..) => OpenFor::Joining,
-            (alone, _) => alone,
-        }
+    /// What they are opened for again: who had joined may come before whom he has joined.
+    pub(super) fn wanted(&self) -> OpenFor {
+        self.alone
     }
 }
 
@@ -296,8 +293,7 @@ impl Attached {
             (opened.count, opened.evictions, opened.slack) = (count, evictions, 0);
         }
         opened.alone = match (opened.count, wanted) {
-            (_, OpenFor::Alone) => OpenFor::Alone,
-            (0, OpenFor::Joining) => OpenFor::Joining,
+            (_, OpenFor::Alone(word) | OpenFor::Joining(word)) => OpenFor::Alone(word),
             (0, _) => OpenFor::Any,
             _ => opened.alone,
         };

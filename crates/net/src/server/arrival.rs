@@ -31,6 +31,8 @@ pub(super) struct Who {
     pub(super) peer: Option<Peer>,
     /// Whom its certificate names.
     pub(super) identity: Option<Arc<Identity>>,
+    /// What it calls itself.
+    pub(super) client: u128,
     /// Tells of the end of the process: a forked child may keep the socket.
     watch: Option<OwnedFd>,
 }
@@ -101,7 +103,7 @@ impl Arrival {
         };
         // Who has ended since is found by reading.
         let watch = peer.and_then(|peer| peer_watch(peer.pid).ok());
-        let who = Who { peer, identity: None, watch };
+        let who = Who { peer, identity: None, client: 0, watch };
         let (hello, heard) = ([0; HELLO_BYTES], 0);
         Ok(Self { stream, who, hello, heard, is_unwelcome: false, must_flush: false })
     }
@@ -142,6 +144,7 @@ impl Arrival {
             Ok(None) => return Ok(None),
             Err(error) => return self.turn_away(system, &error),
         };
+        self.who.client = hello.client;
         let takes_parts = hello.features & FEATURE_PARTS != 0;
         let Some(version) = hello.agreed() else {
             self.say(&Refusal::VERSION.encode(), None)?;

@@ -5,6 +5,7 @@
 
 use super::OpenedPool;
 use super::holders::{Away, Holders};
+use super::kept::User;
 use super::locks::Locks;
 use super::rights::{Need, Rights, may_open};
 use super::worker::Shared;
@@ -27,6 +28,7 @@ pub(super) struct Attached {
     pub(super) answers_at_once: bool,
     is_part: bool,
     pub(super) map_version: u32,
+    user: Option<Arc<dyn User>>,
     holders: Arc<Holders>,
     locks: Arc<Locks>,
     /// Who has it, as the engine knows him.
@@ -62,6 +64,7 @@ pub(super) enum Opening {
 /// On whose behalf a service is asked.
 #[derive(Clone)]
 pub(super) struct Asker {
+    pub(super) user: Option<Arc<dyn User>>,
     pub(super) holders: Arc<Holders>,
     pub(super) key: u64,
     pub(super) rights: Rights,
@@ -79,10 +82,11 @@ impl Attached {
             map_version,
             uid,
             rights,
+            user,
             holders,
             locks,
         } = opened;
-        let key = holders.enter(uid);
+        let key = holders.enter(uid, user.clone());
         let (seen, conts) = (holders.taken(), BTreeMap::new());
         Self {
             pool,
@@ -91,6 +95,7 @@ impl Attached {
             answers_at_once,
             is_part,
             map_version,
+            user,
             holders,
             locks,
             uid,
@@ -104,7 +109,7 @@ impl Attached {
 
     pub(super) fn asker(&self) -> Asker {
         let (holders, rights) = (Arc::clone(&self.holders), self.rights.clone());
-        Asker { holders, key: self.key, rights, is_part: self.is_part }
+        Asker { user: self.user.clone(), holders, key: self.key, rights, is_part: self.is_part }
     }
 
     /// Whether the pool's service is at another engine.
@@ -315,6 +320,7 @@ mod tests {
                 map_version: 1,
                 uid: 0,
                 rights: Rights::All,
+                user: None,
                 holders: Arc::default(),
                 locks: Arc::new(Locks::new(false, 0, Box::new(|| true))),
             },

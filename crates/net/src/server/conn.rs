@@ -11,6 +11,7 @@ use super::attached::{Attached, Closing, Opening};
 use super::bufs::Held;
 use super::holders::Away;
 use super::jobs::{Job, JobReply, Mailbox};
+use super::kept::OnItsWay;
 use super::worker::{Shared, UnderWay, token_of};
 use super::{Attachment, Caller};
 use crate::error::{Error, Result};
@@ -498,7 +499,8 @@ impl Conn {
             SystemVerb::PoolConnect { .. } => self.stream.socket().peer_groups(),
             _ => Vec::new(),
         };
-        let caller = Caller { peer: self.who.peer, groups, identity: self.who.identity.clone() };
+        let (peer, identity, client) = (self.who.peer, self.who.identity.clone(), self.who.client);
+        let caller = Caller { peer, groups, identity, client };
         let job = |key, to: &Arc<Mailbox>| Job::System { head, caller, ask, key, to: Arc::clone(to) };
         match shared.give(under_way, job) {
             Ok(()) => Ok(()),
@@ -568,11 +570,17 @@ impl Conn {
         reply: JobReply,
     ) -> Result<()> {
         match reply {
-            JobReply::Pool(transport, mut result) => {
+            JobReply::Pool(transport, mut result, on_its_way) => {
                 match &result {
                     Ok(Answer::Pool(PoolReply::Cont(handle))) => {
                         if let Handles::Opens(wanted, away) = under_way.handles
-                            && !self.opened(shared, under_way, transport, handle, (wanted, away))
+                            && !self.opened(
+                                shared,
+                                under_way,
+                                transport,
+                                (handle, on_its_way),
+                                (wanted, away),
+                            )
                         {
                             result = Err(Failure::NoPermission);
                         }
@@ -626,13 +634,15 @@ impl Conn {
         shared: &mut Shared,
         under_way: &UnderWay,
         transport: Arc<dyn Transport>,
-        handle: &ContHandle,
+        (handle, on_its_way): (&ContHandle, Option<OnItsWay>),
         (wanted, away): (OpenFor, Away),
     ) -> bool {
         let attached = self.attached_to(under_way.slot, &transport);
         // Of a pool that was left meanwhile nobody uses it.
         let opening = attached.map_or(Opening::Taken, |attached| attached.opened(handle, wanted, away));
-        if opening != Opening::Noted {
+        if opening == Opening::Noted {
+            on_its_way.into_iter().for_each(OnItsWay::has_come);
+        } else {
             shared.jobs.release(transport, handle.no, 1);
         }
         opening != Opening::NotAllowed

@@ -4,12 +4,13 @@
 //! whoever takes it out gives it back to the service, once. A handle that is on its way when others are taken is taken, too,
 //! as soon as it comes, or comes back from a close that has failed.
 
+use super::kept::User;
 use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, Whose};
 use dolmen_types::ContNo;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Containers whose latest evictions are remembered, for handles that were on their way then. If there are more, whatever has
 /// been on its way for longer than what is forgotten is taken.
@@ -46,9 +47,10 @@ struct Told {
 }
 
 /// A connection's use of the pool.
-#[derive(Debug)]
 struct Holder {
     uid: u32,
+    /// Where it is remembered for the next daemon what it has.
+    user: Option<Arc<dyn User>>,
     conts: BTreeMap<ContNo, Held>,
 }
 
@@ -77,11 +79,11 @@ impl Holders {
     }
 
     /// Takes note of a user's connection, and says under which number.
-    pub(super) fn enter(&self, uid: u32) -> u64 {
+    pub(super) fn enter(&self, uid: u32, user: Option<Arc<dyn User>>) -> u64 {
         let mut all = self.all();
         all.next += 1;
         let key = all.next;
-        all.by_key.insert(key, Holder { uid, conts: BTreeMap::new() });
+        all.by_key.insert(key, Holder { uid, user, conts: BTreeMap::new() });
         key
     }
 
@@ -117,7 +119,12 @@ impl Holders {
 
     /// A connection has a handle again that could not be closed; false if it was taken meanwhile.
     pub(super) fn kept(&self, key: u64, cont: ContNo, away: Away) -> bool {
-        self.all().arrives(key, cont, away)
+        let mut all = self.all();
+        let is_kept = all.arrives(key, cont, away);
+        if is_kept && let Some(user) = all.by_key.get(&key).and_then(|holder| holder.user.as_ref()) {
+            user.opens(cont, None);
+        }
+        is_kept
     }
 
     /// Handles on a container have been taken from their users so often, as the engine with the pool's service tells one that
@@ -133,7 +140,7 @@ impl Holders {
             if by != 0 && held.client == by {
                 held.evictions = now;
             } else {
-                holder.conts.remove(&cont);
+                holder.lose(cont);
             }
         }
         self.taken.fetch_add(1, Ordering::Release);
@@ -143,20 +150,23 @@ impl Holders {
     pub(super) fn closing(&self, key: u64, cont: ContNo) -> Option<(u32, Away)> {
         let mut all = self.all();
         let since = all.now;
-        let conts = &mut all.by_key.get_mut(&key)?.conts;
+        let Holder { conts, user, .. } = all.by_key.get_mut(&key)?;
         let held = conts.get_mut(&cont)?;
         held.count -= 1;
         let Held { count: left, evictions, client } = *held;
         if left == 0 {
             conts.remove(&cont);
         }
+        user.iter().for_each(|user| user.closes(cont, 1));
         Some((left, Away { evictions, client, since }))
     }
 
     /// Forgets a connection; what it has held is to be given back.
     pub(super) fn leave(&self, key: u64) -> BTreeMap<ContNo, u32> {
-        let left = self.all().by_key.remove(&key).map_or_else(BTreeMap::new, |holder| holder.conts);
-        left.into_iter().map(|(cont, held)| (cont, held.count)).collect()
+        let Some(Holder { conts, user, .. }) = self.all().by_key.remove(&key) else { return BTreeMap::new() };
+        let left: BTreeMap<ContNo, u32> = conts.into_iter().map(|(cont, held)| (cont, held.count)).collect();
+        user.iter().for_each(|user| left.iter().for_each(|(&cont, &count)| user.leaves(cont, count)));
+        left
     }
 
     /// Takes the handles on a container from all others, or from those of the same user; how many they are. Those that were
@@ -171,12 +181,26 @@ impl Holders {
                 && (whose == Whose::All || holder.uid == uid)
                 && holder.conts.get(&cont).is_some_and(is_older)
         };
-        let taken =
-            all.by_key.iter_mut().filter(is_meant).filter_map(|(_, holder)| holder.conts.remove(&cont));
+        let taken = all.by_key.iter_mut().filter(is_meant).filter_map(|(_, holder)| holder.lose(cont));
         let count = taken.map(|held| held.count).sum();
         // Under the lock, so that whoever sees the number finds what it is about.
         self.taken.fetch_add(1, Ordering::Release);
         count
+    }
+}
+
+impl Holder {
+    /// Loses its handles on a container.
+    fn lose(&mut self, cont: ContNo) -> Option<Held> {
+        let held = self.conts.remove(&cont)?;
+        self.user.iter().for_each(|user| user.closes(cont, held.count));
+        Some(held)
+    }
+}
+
+impl core::fmt::Debug for Holder {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Holder").field("uid", &self.uid).field("conts", &self.conts).finish_non_exhaustive()
     }
 }
 
@@ -245,7 +269,7 @@ mod tests {
     fn handles_are_taken_from_all_others_or_from_those_of_the_same_user() {
         for (whose, count) in [(Whose::Own, 2), (Whose::All, 5)] {
             let (holders, mut evictions) = (Holders::default(), Evictions::default());
-            let [own, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid));
+            let [own, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid, None));
             for (key, count) in [(own, 1), (same, 2), (stranger, 3)] {
                 (0..count).for_each(|_| open(&holders, key, CONT));
                 open(&holders, key, ContNo(8));
@@ -270,7 +294,7 @@ mod tests {
     #[test]
     fn a_handle_is_closed_once() {
         let holders = Holders::default();
-        let key = holders.enter(1);
+        let key = holders.enter(1, None);
         open(&holders, key, CONT);
         open(&holders, key, CONT);
         let close = || holders.closing(key, CONT).map(|(left, _)| left);
@@ -286,7 +310,7 @@ mod tests {
     fn a_handle_whose_close_fails_after_others_were_taken_does_not_come_back() {
         for whose in [Whose::Own, Whose::All] {
             let holders = Holders::default();
-            let [by, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid));
+            let [by, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid, None));
             [by, same, stranger].iter().for_each(|&key| open(&holders, key, CONT));
             let away = |key| holders.closing(key, CONT).unwrap().1;
             let [own, lost, other] = [by, same, stranger].map(away);
@@ -306,7 +330,7 @@ mod tests {
     #[test]
     fn evictions_of_many_containers_are_forgotten_and_let_no_handle_through() {
         let holders = Holders::default();
-        let [by, other] = [1, 2].map(|uid| holders.enter(uid));
+        let [by, other] = [1, 2].map(|uid| holders.enter(uid, None));
         let mut evictions = Evictions::default();
         evictions.add(None);
         let before = holders.opening(0);
@@ -323,7 +347,7 @@ mod tests {
     #[test]
     fn a_part_ends_handles_that_are_older_than_an_eviction_but_not_those_of_who_has_asked() {
         let holders = Holders::default();
-        let [by, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid));
+        let [by, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid, None));
         let mut evictions = Evictions::default();
         for (key, client) in [(by, 5), (same, 6), (stranger, 7)] {
             opened(&holders, key, &cont(CONT, &evictions), client);
@@ -347,7 +371,7 @@ mod tests {
     fn a_handle_that_is_on_its_way_when_others_are_taken_is_taken_as_well() {
         for is_part in [false, true] {
             let holders = Holders::default();
-            let [by, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid));
+            let [by, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid, None));
             let before = cont(CONT, &Evictions::default());
             let mut evictions = Evictions::default();
             let evict = |evictions: &Evictions, whose| {

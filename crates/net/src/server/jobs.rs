@@ -2,12 +2,13 @@
 
 use super::arrival::Greeted;
 use super::attached::Asker;
+use super::kept::{self, OnItsWay};
 use super::post::Post;
 use super::{Attachment, Caller, System, or_end};
 use crate::error::Result;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_codec::evictions::Evictions;
-use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb};
+use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb, Whose};
 use dolmen_codec::wire::{PoolName, SystemVerb};
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::spawn;
@@ -91,7 +92,8 @@ pub(super) struct Done {
 
 /// The answer of a job.
 pub(super) enum JobReply {
-    Pool(Arc<dyn Transport>, core::result::Result<Answer, Error>),
+    /// Of one that has opened a container: with its place on record.
+    Pool(Arc<dyn Transport>, core::result::Result<Answer, Error>, Option<OnItsWay>),
     System(core::result::Result<Attachment, Error>),
 }
 
@@ -407,12 +409,14 @@ impl Jobs {
                     PoolVerb::ContEvict(cont, whose) => Some((*cont, *whose)),
                     _ => None,
                 };
-                let result = ask_service(&*transport, head, verb, &asker);
+                let (result, handle) = ask_service(&*transport, head, verb, &asker);
                 if let (Ok(Answer::Pool(PoolReply::Cont(handle))), Some((cont, whose))) = (&result, evicts) {
                     let count = asker.holders.take(asker.key, cont, whose, &Evictions::of(&handle.props));
                     release(&*transport, head, cont, count);
+                    let uid = (whose == Whose::Own).then_some(head.cred.uid);
+                    asker.user.iter().for_each(|user| user.evicts(cont, uid));
                 }
-                to.put(Done { key, reply: JobReply::Pool(transport, result) });
+                to.put(Done { key, reply: JobReply::Pool(transport, result, handle) });
             }
             Job::System { head, caller, ask, key, to } => {
                 let reply = self.inner.system.answer(&head, &caller, ask);
@@ -423,26 +427,47 @@ impl Jobs {
     }
 }
 
-/// Asks a pool's service what the asker may ask it.
+/// Asks a pool's service what the asker may ask it; with the place on record of a handle that it gives.
 fn ask_service(
     transport: &dyn Transport,
     head: Head,
     verb: PoolVerb<'static>,
     asker: &Asker,
-) -> core::result::Result<Answer, Error> {
+) -> (core::result::Result<Answer, Error>, Option<OnItsWay>) {
     let opens = match &verb {
         // A part knows of nobody who has a container alone.
         PoolVerb::ContOpen(name, wanted) if !asker.is_part => Some((name.clone(), *wanted)),
         _ => None,
     };
+    let result = ask_if_allowed(transport, head, verb, (asker, opens.as_ref()));
+    let handle = match (&result, &asker.user, &opens) {
+        (Ok(Answer::Pool(PoolReply::Cont(handle))), Some(user), Some((_, wanted))) => {
+            Some(OnItsWay::new(user, handle.no, *wanted))
+        }
+        _ => None,
+    };
+    (result, handle)
+}
+
+fn ask_if_allowed(
+    transport: &dyn Transport,
+    head: Head,
+    verb: PoolVerb<'static>,
+    (asker, opens): (&Asker, Option<&(ContName, OpenFor)>),
+) -> core::result::Result<Answer, Error> {
     let refuse =
         |(name, wanted): &(ContName, OpenFor)| asker.rights.refuse_open(transport, head, (name, *wanted));
-    if let Some(open) = opens.as_ref().filter(|(_, wanted)| wanted.is_of_alone()) {
+    if let Some(open) = opens.filter(|(_, wanted)| wanted.is_of_alone()) {
         refuse(open)?;
     }
-    let verb = asker.rights.settled(transport, head, verb)?;
-    let result = transport.call(Request { token: 0, head, ask: Ask::Pool(verb) }).result;
-    if let (Err(Error::Busy), Some(open)) = (&result, &opens) {
+    let past_others = |verb| match &asker.user {
+        Some(user) => kept::settled(&**user, transport, head, verb),
+        None => Ok(verb),
+    };
+    let settled = asker.rights.settled(transport, head, verb).and_then(past_others);
+    let result =
+        settled.and_then(|verb| transport.call(Request { token: 0, head, ask: Ask::Pool(verb) }).result);
+    if let (Err(Error::Busy), Some(open)) = (&result, opens) {
         refuse(open)?;
     }
     result
@@ -490,7 +515,8 @@ pub(super) mod tests {
 
     fn asks_pool_of(pool: &Arc<Holders>, verb: PoolVerb<'static>, to: &Arc<Mailbox>) -> Job {
         let transport: Arc<dyn Transport> = Arc::new(Nowhere);
-        let asker = Asker { holders: Arc::clone(pool), key: 0, rights: Rights::All, is_part: false };
+        let asker =
+            Asker { user: None, holders: Arc::clone(pool), key: 0, rights: Rights::All, is_part: false };
         Job::Pool { transport, head: Head::default(), verb, asker, key: 0, to: Arc::clone(to) }
     }
 
@@ -519,7 +545,7 @@ pub(super) mod tests {
     }
 
     fn asks_system(ask: SystemVerb, to: &Arc<Mailbox>) -> Job {
-        let caller = Caller { peer: None, groups: Vec::new(), identity: None };
+        let caller = Caller { peer: None, groups: Vec::new(), identity: None, client: 0 };
         Job::System { head: Head::default(), caller, ask, key: 0, to: Arc::clone(to) }
     }
 

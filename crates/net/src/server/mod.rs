@@ -9,6 +9,7 @@ mod conn;
 mod door;
 mod holders;
 mod jobs;
+mod kept;
 mod locks;
 mod post;
 mod rights;
@@ -27,6 +28,7 @@ use dolmen_types::{Error, Head};
 use door::{Door, Grave};
 pub use holders::Holders;
 use jobs::{Jobs, Mailbox};
+pub use kept::User;
 pub use locks::{Locks, Note};
 pub use rights::{Principal, Rights, on_pool};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,6 +71,8 @@ pub struct Caller {
     pub groups: Vec<u32>,
     /// Over a network: whom his certificate names.
     pub identity: Option<Arc<Identity>>,
+    /// What he calls himself on all his connections, as a whole; 0 if he does not say.
+    pub client: u128,
 }
 
 /// An answer of the daemon, and what the connection gets with it.
@@ -97,6 +101,8 @@ pub struct OpenedPool {
     pub uid: u32,
     /// What he may do.
     pub rights: Rights,
+    /// Where it is remembered for the next daemon what he has open.
+    pub user: Option<Arc<dyn User>>,
     /// Who has which of its containers open; the same for all connections.
     pub holders: Arc<Holders>,
     /// Locks on its objects; the same for all connections, whoever opens the pool how often.

@@ -275,7 +275,7 @@ pub(super) fn may_open(perms: u64, wanted: OpenFor) -> bool {
 }
 
 /// A container as the service has it.
-fn found(transport: &dyn Transport, head: Head, name: &ContName) -> Result<Option<ContHandle>> {
+pub(super) fn found(transport: &dyn Transport, head: Head, name: &ContName) -> Result<Option<ContHandle>> {
     let request = Request { token: 0, head, ask: Ask::Pool(PoolVerb::ContList) };
     let Answer::Pool(PoolReply::Conts(all)) = transport.call(request).result? else {
         return Err(Invalid::Argument.into());

@@ -507,12 +507,12 @@ impl Shared {
     fn drop_answer(&mut self, under_way: &UnderWay, reply: Given) {
         match reply {
             Given::Target(_, Some(buf)) => self.bufs.give(buf),
-            Given::Job(JobReply::Pool(transport, Ok(Answer::Pool(PoolReply::Cont(handle)))))
+            Given::Job(JobReply::Pool(transport, Ok(Answer::Pool(PoolReply::Cont(handle))), _))
                 if matches!(under_way.handles, Handles::Opens(..)) =>
             {
                 self.jobs.release(transport, handle.no, 1);
             }
-            Given::Job(JobReply::Pool(transport, Err(_))) => {
+            Given::Job(JobReply::Pool(transport, Err(_), _)) => {
                 if let Handles::Closes(closing) = under_way.handles {
                     // Nobody has it, and it is counted still.
                     self.jobs.release(transport, closing.cont, 1);

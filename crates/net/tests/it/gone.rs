@@ -102,6 +102,7 @@ impl System for Serving {
             map_version: 1,
             uid: 0,
             rights: Rights::All,
+            user: None,
             holders: Arc::default(),
             locks: Arc::new(Locks::new(false, 0, Box::new(|| true))),
         };

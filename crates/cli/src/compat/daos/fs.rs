@@ -2,7 +2,7 @@
 
 use super::super::{Rest, uns};
 use super::{ContArg, with, with_opened};
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, pairs};
 use crate::path::shown_outside;
 use crate::{place, size};
@@ -217,7 +217,8 @@ fn check(link: &Link, args: &Check) -> Outcome<Answer> {
     let repair = has("remove");
     let access = if repair { PoolAccess::ReadWrite } else { PoolAccess::ReadOnly };
     // Nobody may move anything meanwhile, nor have what nothing names any more open, if that is removed.
-    let (perm, wanted) = if repair { ('w', OpenFor::Alone) } else { ('r', OpenFor::Any) };
+    let word = dolmen_env::entropy_u64().doing(|| "draw a random number".to_owned())?;
+    let (perm, wanted) = if repair { ('w', OpenFor::Alone(word)) } else { ('r', OpenFor::Any) };
     let open_it = |pool: &Pool, name: &ContName| pool.open_container_for(name, wanted);
     with_opened(link, &args.cont, access, perm, open_it, |cont| {
         let dfs = place::mount(cont, &args.cont.cont, !repair, true)?;

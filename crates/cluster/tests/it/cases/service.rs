@@ -138,7 +138,7 @@ fn labels_and_uuids_are_unique_and_free_again_after_destroying() {
 }
 
 /// Whether it can be opened now, for each of these.
-fn can_open(pool: &Pool<Store>, label: &str, all: [OpenFor; 5]) -> [bool; 5] {
+fn can_open<const N: usize>(pool: &Pool<Store>, label: &str, all: [OpenFor; N]) -> [bool; N] {
     all.map(|wanted| match ask(pool, PoolVerb::ContOpen(by_label(label), wanted)) {
         Ok(PoolReply::Cont(cont)) => {
             ask(pool, PoolVerb::ContClose(cont.no)).unwrap();
@@ -152,45 +152,46 @@ fn can_open(pool: &Pool<Store>, label: &str, all: [OpenFor; 5]) -> [bool; 5] {
 #[test]
 fn who_has_a_container_alone_shares_it_only_with_whom_he_lets_join() {
     use OpenFor::{Alone, Any, Change, Evicting, Joining};
-    let all = [Any, Change, Alone, Joining, Evicting];
+    let all = [Any, Change, Alone(8), Joining(8), Joining(7), Evicting];
     let pool = World::new().create(2);
     let cont = make(&pool, 1, "a").unwrap().no;
     make(&pool, 2, "other").unwrap();
     let open = |wanted| drop(ask(&pool, PoolVerb::ContOpen(by_label("a"), wanted)).unwrap());
     let close = || drop(ask(&pool, PoolVerb::ContClose(cont)).unwrap());
     // By nobody, and by others who are not alone.
-    assert_eq!(can_open(&pool, "a", all), [true; 5]);
+    let free = [true, true, true, false, false, true];
+    assert_eq!(can_open(&pool, "a", all), free, "with whom nobody has it alone, nobody joins");
     open(Any);
-    assert_eq!(can_open(&pool, "a", all), [true, true, false, false, true]);
+    assert_eq!(can_open(&pool, "a", all), [true, true, false, false, false, true]);
     close();
-    // By one alone, and by one who has joined him and outlives him.
-    open(Alone);
-    assert_eq!(can_open(&pool, "a", all), [false, false, false, true, true]);
-    assert_eq!(can_open(&pool, "other", all), [true; 5]);
-    open(Joining);
+    // By one alone, and by one who knows his word and outlives him.
+    let by_seven = [false, false, false, false, true, true];
+    open(Alone(7));
+    assert_eq!(can_open(&pool, "a", all), by_seven);
+    assert_eq!(can_open(&pool, "other", all), free);
+    open(Joining(7));
     close();
-    assert_eq!(can_open(&pool, "a", all), [false, false, false, true, true]);
+    assert_eq!(can_open(&pool, "a", all), by_seven);
     close();
-    assert_eq!(can_open(&pool, "a", all), [true; 5]);
-    // After a restart whoever had joined may be first.
-    open(Joining);
-    assert_eq!(
-        can_open(&pool, "a", [Any, Change, Evicting, Joining, Any]),
-        [false, false, true, true, false]
-    );
-    open(Alone);
-    assert_eq!(can_open(&pool, "a", all), [false, false, false, true, true]);
+    assert_eq!(can_open(&pool, "a", all), free, "an old word lets nobody in, beside others or alone");
+    // The same is opened again with its word; one without a word is shared with nobody.
+    open(Alone(7));
+    open(Alone(7));
+    assert_eq!(can_open(&pool, "a", all), by_seven);
     close();
+    close();
+    open(Alone(0));
+    assert_eq!(can_open(&pool, "a", [Alone(0), Joining(0), Any, Evicting]), [false, false, false, true]);
     close();
     // Who evicts has nothing to himself.
     open(Evicting);
-    assert_eq!(can_open(&pool, "a", all), [true, true, false, false, true]);
+    assert_eq!(can_open(&pool, "a", all), [true, true, false, false, false, true]);
     close();
     assert_eq!(info(&pool, cont).handles, 0);
-    open(Alone);
+    open(Alone(7));
     ask(&pool, PoolVerb::ContDestroy(by_label("a"), true)).unwrap();
     make(&pool, 3, "a").unwrap();
-    assert_eq!(can_open(&pool, "a", all), [true; 5]);
+    assert_eq!(can_open(&pool, "a", all), free);
 }
 
 #[test]

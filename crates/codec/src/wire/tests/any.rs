@@ -266,8 +266,8 @@ fn open_for() -> impl Strategy<Value = OpenFor> {
     prop_oneof![
         Just(OpenFor::Any),
         Just(OpenFor::Change),
-        Just(OpenFor::Alone),
-        Just(OpenFor::Joining),
+        any::<u64>().prop_map(OpenFor::Alone),
+        any::<u64>().prop_map(OpenFor::Joining),
         Just(OpenFor::Evicting),
     ]
 }

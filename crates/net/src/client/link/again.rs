@@ -107,9 +107,9 @@ impl Inner {
             return Err(Error::NoPermission);
         }
         for (cont, known) in &copy.conts {
-            for nth in 0..known.count {
+            for _ in 0..known.count {
                 let ask = |verb| Request { token: 0, head: copy.head, ask: Ask::Pool(verb) };
-                let wanted = known.wanted(nth);
+                let wanted = known.wanted();
                 let open = PoolVerb::ContOpen(ContName::Uuid(known.uuid), wanted);
                 match self.call(pool, Handles::Opens(wanted), ask(open)).result {
                     Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == *cont => {

@@ -3,7 +3,7 @@
 //! Invariants: a question that is given up is taken off the list of those under way.
 
 use super::given::Reached;
-use super::{Guard, Inner, Link, OVERDUE_LOOK_NS, State};
+use super::{Guard, Inner, Link, OVERDUE_LOOK_NS, State, named};
 use crate::client::LinkOptions;
 use crate::client::pending::{Opens, Progress};
 use crate::client::session::{connect_by, deadline_after};
@@ -34,8 +34,9 @@ impl Link {
     /// # Errors
     /// As [`Link::connect`].
     pub async fn connect_by(way: Way, address: &Address, options: &LinkOptions) -> NetResult<Self> {
-        let deadline_ns = deadline_after(options.connect_timeout);
-        Self::new(address, options, connect_by(way, address, options, deadline_ns).await?)
+        let options = named(options)?;
+        let session = connect_by(way, address, &options, deadline_after(options.connect_timeout)).await?;
+        Self::new(address, options, session)
     }
 
     /// As [`Link::ask_system`], on a way of the caller's.

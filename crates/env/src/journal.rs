@@ -1,0 +1,177 @@
+//! A file that grows by records, for what must outlive its process and is small.
+//!
+//! Invariants: what was appended is there after the process dies, and after a loss of power once it was synced; of what was
+//! being appended then a part may be there. What is replaced is the old contents or the new ones after any crash.
+
+use crate::error::{Error, Op, Result};
+use crate::root::give_to_owner;
+use rustix::fs::{AtFlags, Mode, OFlags, fdatasync, fsync, openat, renameat, unlinkat};
+use rustix::io::{Errno, pwrite};
+use std::fs::{DirBuilder, File};
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const OWN_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// A journal that is open. Whoever has it is the only one.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    dir: OwnedFd,
+    name: String,
+    file: Arc<OwnedFd>,
+    len: u64,
+}
+
+/// What makes appended records last over a loss of power, while others append.
+#[derive(Debug, Clone)]
+pub struct JournalSync {
+    path: PathBuf,
+    file: Arc<OwnedFd>,
+}
+
+impl Journal {
+    /// The journal `name` in `dir`, both made if they are not there, and what is in it.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::NoSpace`].
+    pub fn open(dir: &Path, name: &str) -> Result<(Self, Vec<u8>)> {
+        let path = dir.join(name);
+        let failed = failed(Op::Open, &path);
+        let made = DirBuilder::new().mode(0o700).create(dir);
+        let is_new = made.is_ok();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = openat(rustix::fs::CWD, dir, flags, Mode::empty()).map_err(&failed)?;
+        if is_new {
+            let above = openat(&fd, "..", flags, Mode::empty()).map_err(&failed)?;
+            give_to_owner(&above, &fd).and_then(|()| fsync(&above)).map_err(&failed)?;
+        }
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = openat(&fd, name, flags, OWN_FILE).map_err(&failed)?;
+        give_to_owner(&fd, &file).and_then(|()| fsync(&fd)).map_err(&failed)?;
+        let (mut bytes, mut file) = (Vec::new(), File::from(file));
+        file.read_to_end(&mut bytes).map_err(|error| Error::from_std(Op::Read, &shown(&path), &error))?;
+        let (len, file) = (bytes.len() as u64, Arc::new(file.into()));
+        Ok((Self { path, dir: fd, name: name.to_owned(), file, len }, bytes))
+    }
+
+    /// Appends.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`]; then nothing counts as appended, and the next one is written over what there is of it.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let failed = failed(Op::Write, &self.path);
+        let mut at = 0;
+        while at < bytes.len() {
+            match pwrite(&*self.file, &bytes[at..], self.len + at as u64) {
+                Ok(0) => return Err(failed(Errno::NOSPC)),
+                Ok(len) => at += len,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// What is appended next is written over all behind the first `len` bytes, such as a part of a record.
+    pub fn cut(&mut self, len: u64) {
+        self.len = self.len.min(len);
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn byte_count(&self) -> u64 {
+        self.len
+    }
+
+    /// What syncs the records that were appended so far.
+    #[must_use]
+    pub fn syncs(&self) -> JournalSync {
+        JournalSync { path: self.path.clone(), file: Arc::clone(&self.file) }
+    }
+
+    /// Has `bytes` and nothing else, in one durable step.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`]; the old contents stay.
+    pub fn replace(&mut self, bytes: &[u8]) -> Result<()> {
+        let failed = failed(Op::Write, &self.path);
+        let fresh = format!(".{}.new", self.name);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = openat(&self.dir, &*fresh, flags, OWN_FILE).map_err(&failed)?;
+        let mut new = Self {
+            path: self.path.clone(),
+            dir: self
+                .dir
+                .try_clone()
+                .map_err(|error| Error::from_std(Op::Write, &shown(&self.path), &error))?,
+            name: self.name.clone(),
+            file: Arc::new(file),
+            len: 0,
+        };
+        let written = new.append(bytes).and_then(|()| {
+            let moved = give_to_owner(&new.dir, &*new.file)
+                .and_then(|()| fsync(&*new.file))
+                .and_then(|()| renameat(&new.dir, &*fresh, &new.dir, &*new.name));
+            moved.and_then(|()| fsync(&new.dir)).map_err(&failed)
+        });
+        if written.is_err() {
+            // Ignored: the write has failed already, and the next one replaces what is left of it.
+            let _removed = unlinkat(&self.dir, &*fresh, AtFlags::empty());
+        } else {
+            *self = new;
+        }
+        written
+    }
+}
+
+impl JournalSync {
+    /// Waits until the device has them.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn sync(&self) -> Result<()> {
+        fdatasync(&*self.file).map_err(failed(Op::Flush, &self.path))
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn failed(op: Op, path: &Path) -> impl Fn(Errno) -> Error + use<> {
+    let name = shown(path);
+    move |errno| Error::from_errno(op, &name, 0, errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_appended_or_replaced_is_there_for_the_next() {
+        let dir = std::env::temp_dir().join(format!("dolmen-journal-{}", std::process::id()));
+        let open = || Journal::open(&dir.join("inner"), "log");
+        assert!(open().is_err(), "nothing is made above its directory");
+        std::fs::create_dir(&dir).unwrap();
+        let (mut journal, found) = open().unwrap();
+        assert!(found.is_empty());
+        journal.append(b"one").unwrap();
+        journal.append(b"to be cut").unwrap();
+        journal.cut(3);
+        journal.append(b"two").unwrap();
+        rustix::fs::ftruncate(&*journal.file, 6).unwrap();
+        journal.syncs().sync().unwrap();
+        let (mut journal, found) = open().unwrap();
+        assert_eq!((found.as_slice(), journal.byte_count()), (b"onetwo".as_slice(), 6));
+        journal.replace(b"three").unwrap();
+        journal.append(b"four").unwrap();
+        assert_eq!(open().unwrap().1, b"threefour");
+        assert_eq!(std::fs::read_dir(dir.join("inner")).unwrap().count(), 1);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
