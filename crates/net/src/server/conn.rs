@@ -634,14 +634,14 @@ impl Conn {
         shared: &mut Shared,
         under_way: &UnderWay,
         transport: Arc<dyn Transport>,
-        (handle, on_its_way): (&ContHandle, Option<OnItsWay>),
+        (handle, on_its_way): (&ContHandle, Option<Box<OnItsWay>>),
         (wanted, away): (OpenFor, Away),
     ) -> bool {
         let attached = self.attached_to(under_way.slot, &transport);
         // Of a pool that was left meanwhile nobody uses it.
         let opening = attached.map_or(Opening::Taken, |attached| attached.opened(handle, wanted, away));
         if opening == Opening::Noted {
-            on_its_way.into_iter().for_each(OnItsWay::has_come);
+            on_its_way.into_iter().for_each(|handle| handle.has_come());
         } else {
             shared.jobs.release(transport, handle.no, 1);
         }

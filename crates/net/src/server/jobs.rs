@@ -93,7 +93,7 @@ pub(super) struct Done {
 /// The answer of a job.
 pub(super) enum JobReply {
     /// Of one that has opened a container: with its place on record.
-    Pool(Arc<dyn Transport>, core::result::Result<Answer, Error>, Option<OnItsWay>),
+    Pool(Arc<dyn Transport>, core::result::Result<Answer, Error>, Option<Box<OnItsWay>>),
     System(core::result::Result<Attachment, Error>),
 }
 
@@ -433,7 +433,7 @@ fn ask_service(
     head: Head,
     verb: PoolVerb<'static>,
     asker: &Asker,
-) -> (core::result::Result<Answer, Error>, Option<OnItsWay>) {
+) -> (core::result::Result<Answer, Error>, Option<Box<OnItsWay>>) {
     let opens = match &verb {
         // A part knows of nobody who has a container alone.
         PoolVerb::ContOpen(name, wanted) if !asker.is_part => Some((name.clone(), *wanted)),
@@ -442,7 +442,7 @@ fn ask_service(
     let result = ask_if_allowed(transport, head, verb, (asker, opens.as_ref()));
     let handle = match (&result, &asker.user, &opens) {
         (Ok(Answer::Pool(PoolReply::Cont(handle))), Some(user), Some((_, wanted))) => {
-            Some(OnItsWay::new(user, handle.no, *wanted))
+            Some(Box::new(OnItsWay::new(user, handle.no, *wanted)))
         }
         _ => None,
     };
