@@ -81,4 +81,5 @@ uninstall:
 	rm -f $(NAMES:%=$(ROOT)/share/bash-completion/completions/%) $(NAMES:%=$(ROOT)/share/zsh/site-functions/_%)
 	rm -f $(NAMES:%=$(ROOT)/share/fish/vendor_completions.d/%.fish)
 	cd crates/capi/include && find . -type f | while read -r header; do rm -f "$(ROOT)/include/$$header"; done
+	rmdir --ignore-fail-on-non-empty "$(ROOT)/include/gurt" 2>/dev/null || true
 	@echo "Pools stay where they are, and so does what users have: ~/.local/share/dolmen, ~/.config/dolmen, /var/lib/dolmen."

@@ -10,7 +10,7 @@ use crate::path::shown_outside;
 use clap::{Args as ClapArgs, Subcommand};
 use dolmen_bench::{Error, HEADING, HeldMemory, Large, Options, Results, Row};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
@@ -122,7 +122,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 impl Args {
     fn options(&self) -> Options {
-        let below = format!("dolmen-bench-{}", std::process::id());
+        let below = format!("{SCRATCH}{}", std::process::id());
         let mut options = Options::new(self.dir.join(&below), self.disk_dir.join(&below), self.quick);
         options.seconds = self.seconds.unwrap_or(options.seconds);
         options.only.clone_from(&self.only);
@@ -173,6 +173,9 @@ fn measure(
 ) -> Outcome<Answer> {
     let missing: Vec<&PathBuf> =
         [&args.dir, &args.disk_dir].into_iter().filter(|dir| !dir.exists()).collect();
+    for dir in [&args.dir, &args.disk_dir].into_iter().filter(|dir| dir.is_dir()) {
+        ready(dir)?;
+    }
     let mut rows = Vec::new();
     let mut results = match &args.out {
         Some(path) => Some(Results::append(path).map_err(|error| failed(&error))?),
@@ -205,6 +208,48 @@ fn measure(
     }
     result.and(kept).map_err(|error| failed(&error))?;
     Ok(Answer::new("", Value::Array(rows)))
+}
+
+/// What the directory of a measurement is called, with the number of its process behind.
+const SCRATCH: &str = "dolmen-bench-";
+
+/// Whether a directory is, by its name, one of a measurement.
+pub(crate) fn is_scratch(dir: &Path) -> bool {
+    let name = dir.file_name().and_then(|name| name.to_str());
+    name.and_then(|name| name.strip_prefix(SCRATCH)).is_some_and(|pid| pid.parse::<u32>().is_ok())
+}
+
+/// Sees that there is a directory for the stores of a measurement, without what is left of measurements that were killed.
+fn ready(dir: &Path) -> Outcome<()> {
+    if !dir.is_dir() {
+        let failure = Failure::new(Exit::Missing, format!("there is no directory {}", shown_outside(dir)));
+        return Err(failure.hint("make it first, or name another with --dir"));
+    }
+    // What cannot be listed has nothing that could be removed.
+    for name in dolmen_env::subdirectories(dir).unwrap_or_default() {
+        let left = dir.join(&name);
+        let pid = name.to_str().and_then(|name| name.strip_prefix(SCRATCH)).and_then(|pid| pid.parse().ok());
+        // A store that was to be kept lies in one as well; a daemon that still runs removes its own.
+        let is_left = pid.is_some_and(|pid| is_dead(pid) && !left.join(KEPT).exists() && !is_served(&left));
+        if is_left {
+            // Ignored: another user's.
+            let _removed = std::fs::remove_dir_all(&left);
+        }
+    }
+    Ok(())
+}
+
+/// What `--keep` leaves.
+const KEPT: &str = "large";
+
+/// Whether no process has this number.
+fn is_dead(pid: i32) -> bool {
+    pid > 0 && nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None) == Err(nix::errno::Errno::ESRCH)
+}
+
+/// Whether a daemon has the directory.
+fn is_served(dir: &Path) -> bool {
+    dir.join(".owner").exists() && dolmen_env::DirLock::acquire(dir).is_err()
 }
 
 /// Removes what a measurement has written, which another thread may still do, or the process that it has started.

@@ -39,7 +39,8 @@ Exit codes:
   9  the device or file system failed
   10 anything else
   11 nobody is there to be asked: no daemon or engine answers
-  130, 143  interrupted by SIGINT (Ctrl-C) or SIGTERM: the program says so and ends by that signal;
+  129, 130, 143  interrupted by SIGHUP (its terminal is gone), SIGINT (Ctrl-C) or SIGTERM: the
+     program says so and ends by that signal;
      a pool is as after any death of its process, and closed after fs put, get, verify and rm";
 
 /// Stands at the end of `dolmen daos --help` and `dolmen dmg --help`.

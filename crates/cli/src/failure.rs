@@ -35,7 +35,9 @@ pub(crate) enum Exit {
     Other = 10,
     /// Nobody is there to be asked: no daemon serves the system.
     Nobody = 11,
-    /// Ended by SIGINT; what a shell makes of it.
+    /// Ended by SIGHUP; what a shell makes of it.
+    HungUp = 129,
+    /// Ended by SIGINT.
     Interrupted = 130,
     /// Ended by SIGTERM.
     Terminated = 143,
@@ -65,7 +67,7 @@ impl Exit {
 
     /// Whether a signal has ended the command.
     pub(crate) fn is_signal(self) -> bool {
-        matches!(self, Self::Interrupted | Self::Terminated)
+        matches!(self, Self::HungUp | Self::Interrupted | Self::Terminated)
     }
 }
 
@@ -300,7 +302,7 @@ pub(crate) fn der_of_exit(exit: Exit) -> i32 {
         Exit::Refused => 1001,
         Exit::Device => 2001,
         Exit::Nobody => 1006,
-        Exit::Interrupted | Exit::Terminated => 1018,
+        Exit::HungUp | Exit::Interrupted | Exit::Terminated => 1018,
     }
 }
 
@@ -395,7 +397,8 @@ impl From<StoreError> for Failure {
             }
             error => error.to_string(),
         };
-        let hint = hint.map(str::to_owned);
+        let is_silent = matches!(error, StoreError::Unreachable { .. });
+        let hint = hint.map(str::to_owned).or_else(|| is_silent.then(crate::reached::remedy).flatten());
         Self { exit, doing: None, why, hint, der, errno: None, place, path: None }
     }
 }
@@ -426,8 +429,10 @@ const WHEN_FULL: &str = "remove files (`dolmen fs rm`) or a snapshot (`dolmen co
                          `dolmen cont aggregate POOL CONT` gives back what nobody sees any more";
 
 fn hint_of_invalid(what: Invalid) -> Option<&'static str> {
+    let is_compat = crate::compat::called().is_some();
     match what {
         Invalid::Label => Some("a label has 1 to 127 of the characters A-Z a-z 0-9 . _ : -"),
+        Invalid::Property if is_compat => Some("`daos cont get-prop` shows those that there are"),
         Invalid::Property => Some("`dolmen cont get-prop` shows those that there are"),
         Invalid::ObjectId => Some(
             "give it as `dolmen obj list` prints it; classes with more than one copy are not available yet",
@@ -473,7 +478,7 @@ impl From<dolmen_local::Error> for Failure {
                 Self::new(Exit::Full, why).hint("take fewer --targets, or a smaller --log-segment")
             }
             Error::TooLarge { capacity_bytes, device_bytes } => {
-                let [wanted, there] = [capacity_bytes, device_bytes].map(crate::size::exact);
+                let [wanted, there] = [capacity_bytes, device_bytes].map(crate::size::short);
                 let why = format!("it is to have {wanted}, and its devices have {there}");
                 Self::from(StoreError::NoSpace {
                     target: dolmen_types::TargetNo(0),
@@ -570,6 +575,7 @@ impl From<dolmen_env::Error> for Failure {
                     .hint("or wait for it with --wait SECONDS")
             }
             Error::Busy { .. } => Self::new(Exit::InUse, why),
+            Error::Setting { .. } => Self::new(Exit::Usage, why),
             Error::NoSpace { .. } => Self::new(Exit::Full, why).hint("free some space on its file system"),
             Error::Io { op: Op::Lock, ref name, errno, .. }
                 if exit_of_errno(errno.raw_os_error()) == Exit::Refused =>

@@ -1,4 +1,4 @@
-//! Signals that end a command: SIGINT (Ctrl-C) and SIGTERM.
+//! Signals that end a command: SIGINT (Ctrl-C), SIGTERM and SIGHUP (a terminal that is gone).
 //!
 //! A command that copies, compares or removes a tree stops before its next entry or block, closes the pool and tells that it
 //! was interrupted as it tells any failure. Any other is told and ends where it stands, which a pool survives as it
@@ -9,16 +9,16 @@
 //! interrupted: a call of the system that a signal breaks off would look like a device that fails.
 
 use crate::failure::{Exit, Failure};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use nix::sys::signal::{SigSet, Signal, raise};
 use std::sync::{Mutex, PoisonError};
 
-const SIGNALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
+const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
 /// A signal has come: what heeds it stops.
 static STOP: AtomicBool = AtomicBool::new(false);
-/// It was SIGTERM.
-static IS_TERM: AtomicBool = AtomicBool::new(false);
+/// Its number.
+static WHICH: AtomicI32 = AtomicI32::new(Signal::SIGINT as i32);
 /// The command heeds `STOP` and tells itself that it was interrupted.
 static HEEDED: AtomicBool = AtomicBool::new(false);
 /// Somebody prints the answer: whoever sets it.
@@ -63,10 +63,12 @@ pub(crate) fn before_end(work: impl FnOnce() + Send + 'static) {
 
 /// Why a command that heeds signals has stopped.
 pub(crate) fn failure() -> Failure {
-    let (exit, signal) = if IS_TERM.load(Ordering::SeqCst) {
-        (Exit::Terminated, Signal::SIGTERM)
-    } else {
-        (Exit::Interrupted, Signal::SIGINT)
+    let which = WHICH.load(Ordering::SeqCst);
+    let signal = SIGNALS.into_iter().find(|signal| *signal as i32 == which).unwrap_or(Signal::SIGINT);
+    let exit = match signal {
+        Signal::SIGTERM => Exit::Terminated,
+        Signal::SIGHUP => Exit::HungUp,
+        _ => Exit::Interrupted,
     };
     Failure::new(exit, format!("interrupted by {signal}")).hint("run the command again")
 }
@@ -84,11 +86,12 @@ pub(crate) fn end_as(exit: Exit) {
     match exit {
         Exit::Interrupted => end_by(Signal::SIGINT),
         Exit::Terminated => end_by(Signal::SIGTERM),
+        Exit::HungUp => end_by(Signal::SIGHUP),
         _ => {}
     }
 }
 
-/// Both, without those that whoever started this program ignores for it, as nohup(1) and shells do.
+/// All, without those that whoever started this program ignores for it, as nohup(1) and shells do.
 fn heard() -> SigSet {
     // Ignored: where nothing tells which are, none is left out.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -102,7 +105,7 @@ fn wait(signals: &SigSet, report: &dyn Fn(&Failure)) {
     while let Ok(signal) = signals.wait() {
         let is_first = !STOP.load(Ordering::SeqCst);
         if is_first {
-            IS_TERM.store(signal == Signal::SIGTERM, Ordering::SeqCst);
+            WHICH.store(signal as i32, Ordering::SeqCst);
             STOP.store(true, Ordering::SeqCst);
         }
         if is_first && HEEDED.load(Ordering::SeqCst) {

@@ -22,6 +22,7 @@ mod patience;
 mod place;
 mod pool;
 mod progress;
+mod reached;
 mod serve;
 mod shell;
 mod size;

@@ -6,7 +6,7 @@ use crate::place::{self, ContArg};
 use clap::{Args, Subcommand};
 use core::fmt::Write as _;
 use dolmen_client::{Anchor, At, Container, IoBuf, ListedExtent, Object, PackedKeys, Page};
-use dolmen_types::Oid;
+use dolmen_types::{ObjectClass, Oid};
 use serde_json::{Value, json};
 
 /// Extents listed at once.
@@ -55,6 +55,17 @@ pub(crate) fn run(command: &Command) -> Outcome<Answer> {
         Command::List(args) => list(args),
         Command::Dump(args) => dump(args),
     }
+}
+
+/// Refuses what is no object's id, whatever its class would be.
+pub(crate) fn known(oid: Oid) -> Outcome<()> {
+    if oid.object_type().is_some() && oid.class() != ObjectClass::UNKNOWN {
+        return Ok(());
+    }
+    let failure =
+        Failure::new(Exit::Usage, format!("{oid} is the id of no object: it has no known type and class"));
+    let list = if crate::compat::called().is_some() { "daos cont list-objects" } else { "dolmen obj list" };
+    Err(failure.hint(format!("give it as `{list}` prints it")))
 }
 
 pub(crate) fn type_name(oid: Oid) -> String {
@@ -109,6 +120,7 @@ fn dump(args: &Dump) -> Outcome<Answer> {
 }
 
 fn dump_object(view: &Container, oid: Oid) -> Outcome<(String, Vec<Value>)> {
+    known(oid)?;
     let object = view.object(oid)?;
     let kind = object.object_type();
     let mut text = format!("object {oid}  {kind:?}  {}\n", oid.class());

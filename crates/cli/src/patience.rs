@@ -1,9 +1,10 @@
 //! One wait for a dead engine in a command, and no more.
 //!
 //! A connection waits for an engine that does not answer, since it may be starting anew. A command asks it for many things:
-//! after the first that was waited for in vain the engine counts as dead for the rest of it. Who looks at a terminal is told once
+//! after the first that was waited for in vain the engine counts as dead for the rest of it. On standard error it is told once
 //! that something is waited for.
 
+use crate::reached;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use dolmen_codec::{Ask, Outcome, QueueId, Request, Transport};
@@ -11,7 +12,6 @@ use dolmen_env::{Clock, RealClock};
 use dolmen_net::client::Remote;
 use dolmen_types::{Epoch, Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A pool behind engines, as one command asks it.
@@ -21,7 +21,7 @@ pub(crate) struct Patient<T> {
     ranks: Vec<u32>,
     /// Guards the engines that were waited for in vain; taken alone.
     dead: Mutex<BTreeSet<u32>>,
-    /// Where somebody looks at a terminal.
+    /// Who tells that.
     watch: Option<Arc<Watch>>,
 }
 
@@ -88,12 +88,11 @@ impl Patient<Remote> {
         let ranks = pool.map().targets.iter().map(|target| target.rank).collect();
         let say = move |rank: Option<u32>| {
             let who = rank.map_or_else(|| "the daemon".to_owned(), |rank| format!("engine {rank}"));
-            eprintln!(
-                "dolmen: {who} of pool {name} has not answered for {} s: waiting for it",
-                SILENT.as_secs()
-            );
+            let at = reached::shown().map_or_else(String::new, |at| format!(" ({at})"));
+            let seconds = SILENT.as_secs();
+            eprintln!("dolmen: {who} of pool {name}{at} has not answered for {seconds} s: waiting for it");
         };
-        let watch = if std::io::stderr().is_terminal() { Watch::start(SILENT, say) } else { None };
+        let watch = Watch::start(SILENT, say);
         Self { pool, ranks, dead: Mutex::default(), watch }
     }
 }

@@ -4,6 +4,7 @@ use crate::failure::{Doing, Exit, Failure, Outcome, of_open};
 use crate::interrupt;
 use crate::path::shown_outside;
 use crate::patience::Patient;
+use crate::reached;
 use clap::Args;
 use core::time::Duration;
 use dolmen_client::{Container, Options, Pool, Snapshot};
@@ -229,6 +230,8 @@ fn open_here(arg: &PoolArg, options: &OpenOptions, lasts: Option<Duration>) -> O
             // Whoever may not look into the directory may still be served, and so may who knows no more than a label.
             let may_be_served =
                 failure.exit == Exit::Refused || failure.exit == Exit::Missing && !dir.exists();
+            let is_new_name = failure.exit == Exit::Missing && !dir.exists();
+            let failure = if is_new_name { failure.adding(&looked_for(&dir)) } else { failure };
             match Served::around(&dir, lasts).filter(|_| may_be_served) {
                 Some(system) => match system.open(dir.clone(), options.read_only) {
                     Err(other) if other.exit == Exit::Missing => Err(failure),
@@ -243,6 +246,14 @@ fn open_here(arg: &PoolArg, options: &OpenOptions, lasts: Option<Duration>) -> O
     let options = Options::like(&head()?).doing(doing)?;
     let pool = Pool::connect_with(Arc::clone(&local) as _, options).doing(doing)?;
     Ok(Session { pool, local: Some(local), dir })
+}
+
+/// Where a pool was looked for that is not a directory.
+fn looked_for(dir: &Path) -> String {
+    let (Some(system), Some(name)) = (dir.parent(), dir.file_name()) else { return String::new() };
+    let system = if system.as_os_str().is_empty() { Path::new(".") } else { system };
+    let (name, system) = (shown_outside(Path::new(name)), shown_outside(system));
+    format!(", and no pool in {system} has the label or UUID {name}")
 }
 
 /// A pool behind a daemon.
@@ -272,7 +283,9 @@ impl Served {
         let Some((system, pool)) = text.rsplit_once('/') else { return Ok(None) };
         let Some(addresses) = addresses(system).doing(doing)? else { return Ok(None) };
         let name = reach::pool_name(pool).doing(doing)?;
-        let link = reach::system(&addresses, &link_options(lasts)).map_err(|error| unreachable(&error));
+        reached::note(&addresses);
+        let link = reach::system(&addresses, &link_options(lasts))
+            .map_err(|error| unreachable_at(&error, &addresses));
         Ok(Some(Self { link: link.doing(doing)?, name, lasts: lasts.is_some() }))
     }
 
@@ -291,7 +304,8 @@ impl Served {
             None => return None,
         };
         let address = Address::Unix(reach::socket_in(&system).ok()?);
-        let link = reach::system(&[address], &link_options(lasts)).ok()?;
+        let link = reach::system(core::slice::from_ref(&address), &link_options(lasts)).ok()?;
+        reached::note(&[address]);
         Some(Self { link, name, lasts: lasts.is_some() })
     }
 
@@ -299,7 +313,7 @@ impl Served {
         let access = if read_only { PoolAccess::ReadOnly } else { PoolAccess::ReadWrite };
         let head = head()?;
         let remote = reach::pool(&self.link, &head, self.name, access)
-            .map_err(|error| Failure::from(error).by_file_in(&dir))?;
+            .map_err(|error| of_served(Failure::from(error).by_file_in(&dir), &dir))?;
         let pool = match self.lasts {
             true => Pool::connect_with(Arc::new(remote), Options::like(&head)?),
             false => {
@@ -307,6 +321,18 @@ impl Served {
             }
         }?;
         Ok(Session { pool, local: None, dir })
+    }
+}
+
+/// Why a daemon does not open a pool; by an address, with what names those that it has.
+fn of_served(failure: Failure, named: &Path) -> Failure {
+    let name = named.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let system = named.parent().and_then(Path::to_str).filter(|text| matches!(addresses(text), Ok(Some(_))));
+    match system {
+        Some(system) if failure.exit == Exit::Missing => failure
+            .because("the daemon there has no such pool")
+            .hint(format!("see `dmg -G {system} pool list`")),
+        _ => crate::compat::refused(failure, &name, None),
     }
 }
 
@@ -328,9 +354,23 @@ pub(crate) fn addresses(text: &str) -> Outcome<Option<Vec<Address>>> {
     })
 }
 
+/// Why no daemon can be reached at one of these; one that stands still is told as that.
+pub(crate) fn unreachable_at(error: &dolmen_net::Error, addresses: &[Address]) -> Failure {
+    match addresses.iter().find_map(reached::stopped) {
+        Some((why, remedy)) => Failure::new(Exit::Nobody, why).hint(remedy),
+        None => unreachable(error),
+    }
+}
+
 /// Why a daemon cannot be reached.
 pub(crate) fn unreachable(error: &dolmen_net::Error) -> Failure {
     match error {
+        dolmen_net::Error::NoCertificate(dolmen_net::Lack::Directory { path, .. }) if !path.exists() => {
+            let why = format!("there is no directory {} with certificates", shown_outside(path));
+            let failure = Failure::new(Exit::Missing, why);
+            return failure.hint("correct DOLMEN_CERTS, or certs in dolmen/client.toml, which names it");
+        }
+        dolmen_net::Error::Env(error @ dolmen_env::Error::Setting { .. }) => return error.clone().into(),
         dolmen_net::Error::NoCertificate(_) => return Failure::of_certificate(-2043, error),
         dolmen_net::Error::BadCertificate { .. } => return Failure::of_certificate(-2044, error),
         _ => {}
@@ -407,6 +447,11 @@ impl Session {
         match self.pool.open_container(&cont_name(name)?) {
             Err(dolmen_types::Error::NotFound | dolmen_types::Error::NoContainer) => {
                 Err(no_container()).doing(doing)
+            }
+            Err(error) if self.local.is_none() => {
+                let pool =
+                    self.dir.file_name().map_or_else(String::new, |pool| pool.to_string_lossy().into_owned());
+                Err(crate::compat::refused(error.into(), &pool, Some(name))).doing(doing)
             }
             other => other.doing(doing),
         }

@@ -10,6 +10,7 @@ use dolmen_client::PoolInfo;
 use dolmen_local::{PoolOptions, RecordFault};
 use dolmen_types::Uuid;
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,7 @@ pub(crate) struct Create {
     #[arg(long)]
     uuid: Option<Uuid>,
     /// What the pool may use at most; the size of its device if not given
-    #[arg(long, value_name = "SIZE", value_parser = size::between(64 << 10, 1 << 50))]
+    #[arg(long, value_name = "SIZE", value_parser = size::between(64 << 10, 1 << 50), allow_negative_numbers = true)]
     capacity: Option<u64>,
     /// Resident memory for metadata [default: 1 GiB]
     #[arg(long, value_name = "SIZE", value_parser = place::memory())]
@@ -120,6 +121,7 @@ fn create(args: &Create) -> Outcome<Answer> {
         ..defaults
     };
     let doing = || format!("create a pool in {}", shown_outside(&dir));
+    warn_of_engines(&dir);
     dolmen_local::create(&dir, &options).doing(doing)?;
     let session = place::open(&PoolArg::new(dir.clone()))?;
     let info = session.pool.query().doing(doing)?;
@@ -128,6 +130,21 @@ fn create(args: &Create) -> Outcome<Answer> {
     let targets = count(info.map.targets.len() as u64, "target", "targets");
     let text = format!("{}  {targets}  {}", shown_outside(&dir), info.map.pool);
     Ok(Answer::new(text, describe(&dir, bulk.as_deref(), &info)))
+}
+
+/// Says of a pool beside parts of pools on several engines that it is none of their system.
+fn warn_of_engines(dir: &Path) {
+    let Some(system) = dir.parent() else { return };
+    let system = if system.as_os_str().is_empty() { Path::new(".") } else { system };
+    // What cannot be listed is told when the pool is made.
+    let beside = dolmen_local::list(system).unwrap_or_default();
+    if let Some(part) = beside.iter().find(|entry| entry.spread.is_some()) {
+        let (system, part) = (shown_outside(system), shown_outside(Path::new(&part.name)));
+        eprintln!(
+            "dolmen: {system} is an engine's of several, which have {part} together: this pool is none of theirs, and `dmg pool \
+             create` makes one that is"
+        );
+    }
 }
 
 fn query(arg: &PoolArg) -> Outcome<Answer> {
@@ -213,6 +230,10 @@ fn describe(dir: &Path, bulk: Option<&Path>, info: &PoolInfo) -> Value {
 }
 
 fn list(args: &List) -> Outcome<Answer> {
+    if let Some(text) = args.system.to_str().filter(|text| matches!(place::addresses(text), Ok(Some(_)))) {
+        let failure = Failure::new(Exit::Usage, format!("{text} is a daemon's address, and no directory"));
+        return Err(failure.hint(format!("`dmg -G {text} pool list` lists its pools")));
+    }
     let system = place::directory(&args.system);
     let doing = || format!("list the pools in {}", shown_outside(&system));
     let pools = match dolmen_local::list(&system) {
@@ -258,8 +279,28 @@ fn list(args: &List) -> Outcome<Answer> {
         say_bulk(&mut row, None);
         rows.push(row);
     }
+    let closed = closed_in(&system).doing(doing)?;
+    if let Some(first) = closed.first() {
+        let first = shown_outside(&system.join(first));
+        let all = count(closed.len() as u64, "directory", "directories");
+        let why = format!("this user may not look into {all} there, such as {first}");
+        if rows.is_empty() {
+            let failure = Failure::new(Exit::Refused, why);
+            return Err(failure.hint("run it as the owner of that directory")).doing(doing);
+        }
+        eprintln!("dolmen: {why}");
+    }
     let text = if rows.is_empty() { format!("no pools in {}", shown_outside(&system)) } else { table.text() };
     Ok(Answer::new(text, json!(rows)))
+}
+
+/// Directories of a system into which this user may not look.
+fn closed_in(system: &Path) -> Outcome<Vec<OsString>> {
+    let is_closed = |name: &OsString| {
+        let found = system.join(name).join("pool").symlink_metadata();
+        found.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    Ok(dolmen_env::subdirectories(system)?.into_iter().filter(is_closed).collect())
 }
 
 fn destroy(args: &Destroy) -> Outcome<Answer> {

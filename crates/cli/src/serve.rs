@@ -14,7 +14,7 @@ use dolmen_net::tls::{Certs, Role};
 use serde_json::json;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "GROUP", requires = "socket_mode")]
     socket_group: Option<String>,
     /// Listen at this address of the network as well; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = tcp)]
     tcp: Vec<SocketAddr>,
     /// Directory with the engines' certificate, as `dolmen system certs` makes it: over TCP, whoever connects shows one of the
     /// same authority, which says who he is [default: that of the list, if it has one]
@@ -78,6 +78,9 @@ pub(crate) struct Args {
     /// This is the process in the background
     #[arg(long, hide = true)]
     detached: bool,
+    /// At the end, remove SYSTEM: of a measurement, whose name it has
+    #[arg(long, hide = true)]
+    scratch: bool,
     /// End after so long without a connection
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=IDLE_SECONDS_MAX))]
     idle_end: Option<u64>,
@@ -113,11 +116,37 @@ pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
             settings.rank
         );
     }
+    mark(&settings);
     record(args, &settings);
     dolmen_env::notify_ready();
     daemon.wait(|| stop.load(core::sync::atomic::Ordering::Relaxed));
     daemon.stop().doing(doing)?;
+    if args.scratch && crate::bench::is_scratch(&settings.dir) {
+        // Ignored: whoever has started it may remove it at the same time.
+        let _removed = std::fs::remove_dir_all(&settings.dir);
+    }
     Ok(Answer::new("", json!({ "addresses": addresses })))
+}
+
+/// Leaves word that the machine has this system, if it does: who asks for it when it was ended is told so, and is not led to an
+/// empty one of his own.
+fn mark(settings: &Settings) {
+    if settings.addresses.iter().any(|address| is_of_machine(settings, address))
+        && let Err(error) = dolmen_env::mark_machine_system(&settings.name)
+    {
+        let name = &settings.name;
+        eprintln!(
+            "dolmen serve: who asks for system {name} when it was ended is not told whose it is: {error}"
+        );
+    }
+}
+
+/// Whether this is where all users of the machine look for the system.
+fn is_of_machine(settings: &Settings, address: &Address) -> bool {
+    match address {
+        Address::Unix(path) => *path == dolmen_env::machine_socket(&settings.name),
+        Address::Tcp(_) => false,
+    }
 }
 
 /// Keeps on record where a system is that was given a name, for who asks for it by that.
@@ -125,12 +154,8 @@ fn record(args: &Args, settings: &Settings) {
     if args.name.is_none() && args.system.is_none() {
         return;
     }
-    let is_of_machine = |address: &Address| match address {
-        Address::Unix(path) => *path == dolmen_env::machine_socket(&settings.name),
-        Address::Tcp(_) => false,
-    };
     let data = dolmen_env::data_directory().map_err(dolmen_net::Error::Env);
-    if data.is_err() && settings.addresses.iter().any(is_of_machine) {
+    if data.is_err() && settings.addresses.iter().any(|address| is_of_machine(settings, address)) {
         // A service of the machine has no home, and all users are led to it.
         return;
     }
@@ -224,6 +249,18 @@ fn settings(args: &Args) -> Outcome<Settings> {
     settings.keep_past = (!args.keep_all).then(|| Duration::from_secs(args.keep_past));
     settings.idle_end = args.idle_end.map(Duration::from_secs);
     Ok(settings)
+}
+
+/// An address of the network to listen at; a host's name is looked up.
+fn tcp(text: &str) -> Result<SocketAddr, String> {
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return Err("it has no port: give it as HOST:PORT, such as 0.0.0.0:7400".to_owned());
+    };
+    if port.parse::<u16>().is_err() {
+        return Err(format!("{port:?} is no port, which is a number up to 65535"));
+    }
+    let found = text.to_socket_addrs().ok().and_then(|mut all| all.next());
+    found.ok_or_else(|| format!("this machine finds no host {host:?}: see `getent hosts HOST`"))
 }
 
 fn parse_mode(text: &str) -> Result<u32, String> {
@@ -399,6 +436,9 @@ fn of_system(error: &dolmen_env::Error) -> Failure {
     match error {
         error if error.is_in_use() => Failure::new(Exit::InUse, why)
             .hint("another process has it: `ss -ltnp` names it, and port 0 takes a free one"),
+        Error::Exists { .. } => {
+            Failure::new(Exit::Taken, why).hint("it is no socket: remove it, or name another with --socket")
+        }
         Error::NotFound { name } | Error::Io { op: Op::Listen, name, errno: Errno::NOENT, .. } => {
             let above = Path::new(name.strip_prefix("unix:").unwrap_or(name)).parent();
             let failure = Failure::new(Exit::Missing, why);

@@ -95,9 +95,22 @@ pub(crate) fn exact(bytes: u64) -> String {
     if bytes == 0 { "0".to_owned() } else { format!("{}{}", bytes >> (10 * unit), UNITS[unit as usize]) }
 }
 
+/// A size in few digits: without rounding where that takes no more, else rounded down.
+pub(crate) fn short(bytes: u64) -> String {
+    let exact = exact(bytes);
+    if exact.len() <= 5 { exact } else { crate::output::human(bytes).replace(' ', "") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_size_has_few_digits() {
+        assert_eq!(short(100 << 40), "100T");
+        assert_eq!(short(264_212_084 << 10), "251.9GiB");
+        assert_eq!(short((1 << 30) + 1), "1.0GiB");
+    }
 
     #[test]
     fn units_are_binary_and_overflow_is_an_error() {

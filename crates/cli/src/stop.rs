@@ -121,7 +121,17 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
         let failure = Failure::new(Exit::InUse, still_ends(pid, args.wait));
         return Err(failure.hint("run it again to wait for longer")).doing(doing);
     }
+    remove_left(&dir);
     Ok(Answer::new(format!("process {pid} has ended"), json!({ "pid": pid })))
+}
+
+/// Removes the socket of a daemon that has ended and could not: the directory was renamed meanwhile.
+fn remove_left(dir: &Path) {
+    // Whoever has the directory now has a socket of his own.
+    if let (Ok(_lock), Ok(socket)) = (DirLock::acquire(dir), reach::socket_in(dir)) {
+        // Ignored: the next daemon does so, too.
+        let _removed = dolmen_env::remove_socket(&socket);
+    }
 }
 
 fn ask(address: &Address, process: &Process) -> Outcome<()> {
@@ -140,8 +150,13 @@ fn ask(address: &Address, process: &Process) -> Outcome<()> {
 /// The process that has the directory, if one does.
 fn owner(dir: &Path) -> Outcome<Option<Process>> {
     // What is no system's directory gets no lock by being asked.
-    if !dir.join(".owner").exists() {
-        return Ok(None);
+    match dir.join(".owner").symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            let failure = Failure::new(Exit::Refused, "this user may not look into it");
+            return Err(failure.hint("its user ends who serves it, or root"));
+        }
+        Err(_missing) => return Ok(None),
+        Ok(_) => {}
     }
     match DirLock::acquire(dir) {
         Err(dolmen_env::Error::Owned { pid }) => Ok(Process::of(pid)),

@@ -26,4 +26,4 @@ pub use certs::{Authority, Issued};
 pub use daemon::Daemon;
 pub use error::{Error, Result, RosterFault};
 pub use roster::Roster;
-pub use settings::Settings;
+pub use settings::{Settings, UNNAMED};

@@ -1,6 +1,7 @@
 //! The engines of a system, as one file lists them for all.
 
 use crate::error::{Error, Result, RosterFault};
+use crate::settings::UNNAMED;
 use core::ops::Range;
 use dolmen_codec::wire::RankInfo;
 use dolmen_env::Address;
@@ -42,7 +43,7 @@ impl Roster {
             return wrong(RosterFault::Unknown { line, key, known: KEYS });
         }
         let name = match table.get("name") {
-            None => "dolmen",
+            None => UNNAMED,
             Some(name) => match name.get_ref().as_str().filter(|name| reach::is_system_name(name)) {
                 Some(name) => name,
                 None => {

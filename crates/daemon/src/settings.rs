@@ -8,6 +8,9 @@ use dolmen_local::{OpenOptions, Upkeep};
 use dolmen_net::tls::Certs;
 use std::path::PathBuf;
 
+/// What a system is called that nobody has given a name.
+pub const UNNAMED: &str = "dolmen";
+
 /// What a daemon may do.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -43,7 +46,7 @@ impl Settings {
         let socket = Address::Unix(dir.join(Self::SOCKET_NAME));
         Self {
             dir,
-            name: "dolmen".to_owned(),
+            name: UNNAMED.to_owned(),
             rank: 0,
             engines: Vec::new(),
             addresses: vec![socket],

@@ -14,6 +14,7 @@ pub(crate) fn disk_error(target: TargetNo, error: &dolmen_env::Error) -> Error {
         | dolmen_env::Error::Exists { .. }
         | dolmen_env::Error::Owned { .. }
         | dolmen_env::Error::BadName { .. }
+        | dolmen_env::Error::Setting { .. }
         | dolmen_env::Error::NotOpen { .. }
         | dolmen_env::Error::Busy { .. }
         | dolmen_env::Error::OutOfRange { .. }

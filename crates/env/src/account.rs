@@ -1,8 +1,7 @@
 //! For whom a process works: its batch job, and on whose behalf its requests run.
 
-use crate::error::{Error, Op, Result};
+use crate::error::{Error, Result};
 use crate::record;
-use rustix::io::Errno;
 
 /// What the requests of a process are accounted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -17,7 +16,7 @@ pub struct Account {
 /// or a text that stands for one. The tenant is `DOLMEN_TENANT`, else `tenant = N` in the user's settings, else `uid`.
 ///
 /// # Errors
-/// [`Error::Io`] with `EINVAL` for a tenant that is no number of 32 bits; as [`named_system`](crate::named_system).
+/// [`Error::Setting`] for a tenant that is no number of 32 bits; as [`named_system`](crate::named_system).
 pub fn account(uid: u32) -> Result<Account> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let named = set("DAOS_JOBID_ENV").and_then(|name| name.into_string().ok());
@@ -25,11 +24,17 @@ pub fn account(uid: u32) -> Result<Account> {
     let can_be = |name: &String| !name.contains(['=', '\0']);
     let named = named.filter(can_be).unwrap_or_else(|| "DAOS_JOBID".to_owned());
     let job = set(&named).map_or(0, |text| job_of(text.as_encoded_bytes()));
-    let (from, told) = match set("DOLMEN_TENANT") {
-        Some(told) => ("DOLMEN_TENANT", Some(told.to_string_lossy().into_owned())),
-        None => ("tenant in dolmen/client.toml", record::plain_setting("tenant")?),
+    let (from, wanted, told) = match set("DOLMEN_TENANT") {
+        Some(told) => {
+            ("DOLMEN_TENANT", "a number below 2^32; unset it", Some(told.to_string_lossy().into_owned()))
+        }
+        None => (
+            "tenant in dolmen/client.toml",
+            "a number below 2^32; leave it out",
+            record::plain_setting("tenant")?,
+        ),
     };
-    let bad = || Error::Io { op: Op::Read, name: from.to_owned(), offset: 0, errno: Errno::INVAL };
+    let bad = || Error::Setting { name: from.to_owned(), value: told.clone().unwrap_or_default(), wanted };
     Ok(Account { job, tenant: tenant_of(uid, told.as_deref()).ok_or_else(bad)? })
 }
 

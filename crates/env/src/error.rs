@@ -149,6 +149,15 @@ pub enum Error {
         /// The system's error number.
         errno: Errno,
     },
+    /// A setting of the user means nothing.
+    Setting {
+        /// Which, and where it stands.
+        name: String,
+        /// What it says.
+        value: String,
+        /// What it has to be, and what to do else.
+        wanted: &'static str,
+    },
     /// A simulated power cut or kill has happened: this disk does nothing any more.
     Crashed,
 }
@@ -227,6 +236,9 @@ impl fmt::Display for Error {
             }
             // What has no place in a file has no offset.
             Self::Io { op, name, errno, .. } => write!(f, "{op} of {name} failed: {errno}"),
+            Self::Setting { name, value, wanted } => {
+                write!(f, "{name} is {value:?}, and has to be {wanted}")
+            }
             Self::Crashed => f.write_str("the simulated machine has crashed"),
         }
     }

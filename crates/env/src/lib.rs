@@ -65,7 +65,8 @@ pub use kernel::{
 pub use mark::{put_mark, remove_mark};
 pub use process::{
     NO_HOME, Process, create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed, is_ending,
-    keep_descriptors_to_itself, machine_socket, raise_descriptor_limit, run_quietly,
+    is_machine_system, keep_descriptors_to_itself, machine_socket, mark_machine_system,
+    raise_descriptor_limit, run_quietly,
 };
 pub use real::{RealDisk, RealOptions};
 pub use record::{certs_directory, create_own_dir, is_own_link, named_system, read_record, write_record};

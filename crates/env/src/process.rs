@@ -190,6 +190,26 @@ pub fn machine_socket(name: &str) -> PathBuf {
     named.unwrap_or_else(|| PathBuf::from("/run/dolmen")).join(format!("{name}.sock"))
 }
 
+/// Whether the machine has a system `name` for its users: one runs, was killed, or has run since the machine was started.
+#[must_use]
+pub fn is_machine_system(name: &str) -> bool {
+    let socket = machine_socket(name);
+    socket.exists() || socket.with_extension(WAS).exists()
+}
+
+/// Leaves word beside the socket of the machine's system `name` that it has one, for when it was ended and its socket is gone.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn mark_machine_system(name: &str) -> Result<()> {
+    let mark = machine_socket(name).with_extension(WAS);
+    let made = std::fs::OpenOptions::new().create(true).append(true).open(&mark);
+    made.map(drop).map_err(|error| Error::from_std(Op::Create, &mark.display().to_string(), &error))
+}
+
+/// In the place of `sock`, what a system that has run leaves.
+const WAS: &str = "was";
+
 /// The program `dolmen`: what `DOLMEN_PROGRAM` says, else that beside the library or program that asks (in its directory, or
 /// in `bin` beside that), else the first on the path.
 #[must_use]

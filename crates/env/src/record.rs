@@ -59,11 +59,9 @@ fn settings() -> Result<Option<String>> {
         Ok(text) => match unread(&text) {
             None => Ok(Some(text)),
             Some(at) => {
-                let name = format!(
-                    "{} (line {at} is not system = \"NAME\", certs = \"DIR\" or tenant = NUMBER)",
-                    path.display()
-                );
-                Err(Error::Io { op: Op::Read, name, offset: 0, errno: rustix::io::Errno::INVAL })
+                let line = text.lines().nth(at - 1).unwrap_or_default().to_owned();
+                let wanted = "system = \"NAME\", certs = \"DIR\" or tenant = NUMBER; correct or remove it";
+                Err(Error::Setting { name: format!("line {at} of {}", path.display()), value: line, wanted })
             }
         },
         Err(error) => match failed(Op::Read, &path, &error) {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A daemon of one's own ends after so long without a connection, should whoever started it be killed.
+/// A daemon of one's own ends after so long without a connection, and removes its directory, should whoever started it be killed.
 const IDLE_END_SECONDS: &str = "60";
 
 /// Where a load runs.
@@ -158,7 +158,7 @@ pub(crate) fn serve(dir: &Path, options: &PoolOptions, with_tcp: bool, notes: St
     dolmen_local::create(&dir.join("pool"), options)?;
     let program = std::env::current_exe().map_err(Error::system("find this program"))?;
     let mut command = Command::new(program);
-    command.arg("serve").arg(dir).args(["--idle-end", IDLE_END_SECONDS]);
+    command.arg("serve").arg(dir).args(["--scratch", "--idle-end", IDLE_END_SECONDS]);
     if with_tcp {
         command.args(["--tcp", "127.0.0.1:0", "--insecure-tcp"]);
     }
@@ -190,7 +190,11 @@ impl Ground {
     pub(super) fn clear(self) -> Result<()> {
         if let Some(dir) = self.own_dir {
             crew::stop_load();
-            return std::fs::remove_dir_all(dir).map_err(Error::system("remove the directory of the pool"));
+            return match std::fs::remove_dir_all(dir) {
+                // The daemon was about to end, and has removed it.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+                removed => removed.map_err(Error::system("remove the directory of the pool")),
+            };
         }
         if self.has_own_pool {
             dmg(&self.system, &["pool", "destroy", &self.pool], &["--force", "--recursive"])?;

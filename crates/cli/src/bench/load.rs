@@ -377,7 +377,10 @@ fn run(args: &PlaceArgs, load: &Load, is_whole: bool, needs_data: bool) -> Outco
         "to read only, a --cont is needed that has the data".to_owned()
     })?;
     let place = place(args, is_whole)?;
-    let dirs = vec![place.dir.join(format!("dolmen-bench-{}", std::process::id()))];
+    if place.system.is_none() {
+        super::ready(&place.dir)?;
+    }
+    let dirs = vec![place.dir.join(format!("{}{}", super::SCRATCH, std::process::id()))];
     interrupt::before_end(move || {
         dolmen_bench::stop_load();
         dolmen_bench::clear_load();

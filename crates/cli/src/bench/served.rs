@@ -112,7 +112,8 @@ fn measured<T>(
 ) -> Outcome<T> {
     // Ignored: then it has as many connections as it may.
     let _raised = dolmen_env::raise_descriptor_limit();
-    let dirs = vec![dir.join(format!("dolmen-bench-{}", std::process::id()))];
+    super::ready(dir)?;
+    let dirs = vec![dir.join(format!("{}{}", super::SCRATCH, std::process::id()))];
     interrupt::before_end(move || {
         dolmen_bench::stop_load();
         super::clean_up(&dirs);

@@ -17,6 +17,8 @@ use dolmen_net::tls::Role;
 use dolmen_types::{PropId, PropValue, Props};
 use nix::unistd::{Gid, Group, Uid, User};
 use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -77,10 +79,20 @@ pub(super) fn file_prop(file: &Path) -> Outcome<Props> {
     Ok(Props::from([(PropId::CO_ACL, PropValue::Bytes(from_file(file)?.encode()))]))
 }
 
+/// The longest file that is read: many times what a list can have.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
 /// One entry a line; empty lines, and those that begin with `#`, say nothing.
 fn from_file(file: &Path) -> Outcome<Acl> {
     let doing = || format!("read {}", shown_outside(file));
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::on_file(file, &error)).doing(doing)?;
+    let mut text = String::new();
+    let read = File::open(file).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
+    let bytes = read.map_err(|error| Failure::on_file(file, &error)).doing(doing)?;
+    if bytes as u64 > FILE_BYTES_MAX {
+        let most = crate::size::exact(FILE_BYTES_MAX);
+        let failure = Failure::new(Exit::Usage, format!("it is longer than {most}, and so no list"));
+        return Err(failure.hint("name a file with one entry a line, such as A::bob@:rw")).doing(doing);
+    }
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let entries = lines.map(entry).collect::<Outcome<Vec<Entry>>>().doing(doing)?;
     let twice = |_error| Failure::new(Exit::Usage, "two entries are about the same principal");

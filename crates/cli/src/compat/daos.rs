@@ -326,6 +326,9 @@ struct Create {
     pool: PoolArg,
     /// What it is to be called
     label: Option<String>,
+    /// The same, as DAOS 2.0 has it
+    #[arg(long = "label", short = 'l', value_name = "LABEL", hide = true, conflicts_with = "label")]
+    called: Option<String>,
     /// What it holds: POSIX, or unknown
     #[arg(long = "type", short = 't', value_name = "TYPE")]
     layout: Option<String>,
@@ -400,9 +403,10 @@ impl Create {
         let layout = match self.layout.as_deref().map(str::to_ascii_lowercase).as_deref() {
             None | Some("unknown") => cont::Layout::None,
             Some("posix") => return Ok(cont::Layout::Posix),
-            Some(other) => {
+            Some(_other) => {
+                let named = self.layout.as_deref().unwrap_or_default();
                 let failure =
-                    Failure::new(Exit::Usage, format!("containers of type {other} cannot be made here"));
+                    Failure::new(Exit::Usage, format!("containers of type {named} cannot be made here"));
                 return Err(failure.hint("give --type POSIX, or none"));
             }
         };
@@ -431,7 +435,7 @@ pub(crate) fn run(args: &Daos) -> Outcome<Answer> {
             "`daos system query` and `daos pool query` say what answers, `dolmen bench object` how fast",
         )),
         Command::Version => Ok(dmg::version("daos")),
-        Command::System(System::Query) => system(&args.system.link_to_any()?),
+        Command::System(System::Query) => system(&args.system.link_to_any()?, &args.system),
         Command::Pool(command) => pool(&args.system, command),
         Command::Container(command) => container(&args.system, command),
         Command::Object(command) => object::run(&args.system.link()?, command),
@@ -584,9 +588,13 @@ pub(super) fn set_owner(link: &Link, args: &dmg::SetOwner) -> Outcome<Answer> {
     })
 }
 
-fn system(link: &Link) -> Outcome<Answer> {
+fn system(link: &Link, asked: &SystemArg) -> Outcome<Answer> {
     let Some(welcome) = link.welcome() else { return Err(place::protocol()) };
-    let name = welcome.system;
+    // One that was given no name is called as who asked has found it: by that he finds it again.
+    let name = match asked.meant()?.filter(|_| welcome.system == dolmen_daemon::UNNAMED) {
+        Some(name) => name,
+        None => welcome.system,
+    };
     let engines = dmg::engines(link, &[])?;
     let uris: Vec<Value> = engines
         .iter()
@@ -646,7 +654,7 @@ fn create(link: &Link, args: &Create) -> Outcome<Answer> {
     let opened = open(link, &args.pool.pool, PoolAccess::ReadWrite)?;
     let (file_class, dir_class) = args.classes();
     let spec = cont::Spec {
-        label: args.label.as_deref(),
+        label: args.label.as_deref().or(args.called.as_deref()),
         layout,
         properties: &args.properties,
         chunk_bytes: args.chunk_size,
@@ -771,12 +779,15 @@ fn layout_of(info: &ContInfo) -> &'static str {
 
 fn destroy(link: &Link, arg: &ContArg, force: bool) -> Outcome<Answer> {
     let opened = open(link, &arg.pool.pool, PoolAccess::ReadWrite)?;
-    opened
-        .pool
-        .destroy_container(&place::cont_name(&arg.cont)?, force)
-        .map_err(|error| Failure::of_destroy(error, force))
-        .map_err(|failure| access::refused(failure, &arg.pool.pool, Some(&arg.cont), 'd'))
-        .doing(|| format!("destroy container {}", arg.cont))?;
+    let failed = |error| match error {
+        Error::NotFound | Error::NoContainer => no_container(),
+        error => {
+            let failure = Failure::of_destroy(error, force);
+            access::refused(failure, &arg.pool.pool, Some(&arg.cont), 'd')
+        }
+    };
+    let destroyed = opened.pool.destroy_container(&place::cont_name(&arg.cont)?, force).map_err(failed);
+    destroyed.doing(|| format!("destroy container {} of pool {}", arg.cont, arg.pool.pool))?;
     if let Some(path) = &arg.path {
         uns::remove(path)?;
     }

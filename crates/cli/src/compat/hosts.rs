@@ -63,8 +63,16 @@ fn of_file(file: &Path) -> Outcome<Option<String>> {
         Failure::new(Exit::Usage, "its port is no number").hint("write port: 10001, or leave it out")
     });
     let settings = settings.doing(doing)?;
+    if !settings.is_one {
+        let failure =
+            Failure::new(Exit::Usage, "it has neither name, hostlist nor port, and so is no such file");
+        return Err(failure.hint("write hostlist: ['HOST'], or leave out -o")).doing(doing);
+    }
     Ok(addresses(&settings.hosts, settings.port).or(settings.name))
 }
+
+/// What such a file has at the beginning of lines.
+const KEYS: [&str; 4] = ["name", "hostlist", "port", "transport_config"];
 
 /// What is read of a file of settings.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,12 +80,14 @@ struct Settings {
     name: Option<String>,
     hosts: Vec<String>,
     port: u16,
+    /// It has keys of such a file.
+    is_one: bool,
 }
 
 impl Settings {
     /// Reads what stands at the beginning of lines, and lists in either way of writing them; `None` if a port is none.
     fn of(text: &str) -> Option<Self> {
-        let mut settings = Self { name: None, hosts: Vec::new(), port: PORT };
+        let mut settings = Self { name: None, hosts: Vec::new(), port: PORT, is_one: false };
         let mut is_of_hosts = false;
         for line in text.lines().map(|line| line.split(" #").next().unwrap_or(line)) {
             let plain = |text: &str| text.trim().trim_matches(['"', '\'']).to_owned();
@@ -89,6 +99,7 @@ impl Settings {
             }
             let Some((key, value)) = line.split_once(':') else { continue };
             is_of_hosts = key == "hostlist";
+            settings.is_one |= KEYS.contains(&key);
             match key {
                 "name" => settings.name = Some(plain(value)).filter(|name| !name.is_empty()),
                 "port" => settings.port = value.trim().parse().ok()?,
@@ -124,11 +135,13 @@ mod tests {
             name: Some("lab".to_owned()),
             hosts: vec!["n1".to_owned(), "n2:77".to_owned()],
             port: 10_002,
+            is_one: true,
         };
         for hosts in ["hostlist: ['n1', \"n2:77\"] # two", "hostlist:\n  - n1\n  - n2:77\nother:\n  - n3"] {
             let text = format!("# mine\nname: lab\nport: 10002\n{hosts}\ntransport_config:\n  key: x\n");
             assert_eq!(Settings::of(&text).as_ref(), Some(&expected), "{text}");
         }
+        assert_eq!(Settings::of("PK\u{3}:\n").map(|settings| settings.is_one), Some(false));
         assert_eq!(Settings::of("port: many\n"), None);
         assert_eq!(Settings::of("").map(|settings| settings.port), Some(PORT));
     }

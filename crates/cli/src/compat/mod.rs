@@ -16,6 +16,7 @@ pub(crate) use uns::named_by_path;
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::patience::Patient;
 use crate::place;
+use crate::reached;
 use dolmen_client::{Options, Pool, PoolInfo};
 use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_env::Address;
@@ -51,6 +52,12 @@ pub(crate) fn words() -> Vec<OsString> {
         }
     }
     words
+}
+
+/// Which command of DAOS this is, if it is one.
+pub(crate) fn called() -> Option<&'static str> {
+    let words = words();
+    ["daos", "dmg"].into_iter().find(|name| words.get(1).is_some_and(|word| word == name))
 }
 
 /// What clap says, without the name that the program was called by being there twice.
@@ -96,13 +103,23 @@ impl SystemArg {
         self.link_by(reach::any, reach::any_of_name, Begin::Own)
     }
 
-    fn link_by(&self, reached: ByAddress, named: ByName, begin: Begin) -> Outcome<Link> {
+    /// What the system is asked for by: a name or addresses.
+    fn called(&self) -> Outcome<String> {
         let given = self.name.clone().filter(|name| name != DEFAULT_SYSTEM);
         let name = match given {
             Some(name) => Some(name),
             None => dolmen_env::named_system().doing(|| "read the settings of the user".to_owned())?,
         };
-        let name = name.unwrap_or_else(|| reach::OWN_SYSTEM.to_owned());
+        Ok(name.unwrap_or_else(|| reach::OWN_SYSTEM.to_owned()))
+    }
+
+    /// The name of the system, if it is asked for by that.
+    fn meant(&self) -> Outcome<Option<String>> {
+        Ok(Some(self.called()?).filter(|name| reach::is_system_name(name)))
+    }
+
+    fn link_by(&self, reached: ByAddress, named: ByName, begin: Begin) -> Outcome<Link> {
+        let name = self.called()?;
         let options = place::link_options(None);
         let made = match place::addresses(&name).doing(|| format!("reach {name}"))? {
             Some(addresses) => reached(&addresses, &options),
@@ -120,8 +137,11 @@ impl SystemArg {
             }
             None => named(&name, &dolmen_env::dolmen_program(), &options, begin),
         };
-        let link =
-            made.map_err(|error| place::unreachable(&error)).doing(|| format!("reach system {name}"))?;
+        let at = place::addresses(&name).ok().flatten().unwrap_or_else(|| reached::sockets_of(&name));
+        let link = made
+            .map_err(|error| place::unreachable_at(&error, &at))
+            .doing(|| format!("reach system {name}"))?;
+        reached::note(&at);
         access::note_caller(&link);
         Ok(link)
     }
@@ -145,6 +165,11 @@ fn pool_name(text: &str) -> Outcome<PoolName> {
     reach::pool_name(text).doing(|| format!("use {text:?} as a pool's name"))
 }
 
+/// The same failure; one for want of permission says who lacks which, and what gives it to him.
+pub(crate) fn refused(failure: Failure, pool: &str, cont: Option<&str>) -> Failure {
+    access::refused(failure, pool, cont, 'r')
+}
+
 /// A pool that is open, with what it is.
 struct Opened {
     pool: Pool,
@@ -156,9 +181,9 @@ fn open(link: &Link, name: &str, access: PoolAccess) -> Outcome<Opened> {
     let head = place::head()?;
     let remote: Remote = reach::pool(link, &head, pool_name(name)?, access)
         .map_err(|error| match error {
-            dolmen_types::Error::NotFound => {
-                Failure::from(error).because("there is no such pool").hint("see `daos pool list`")
-            }
+            dolmen_types::Error::NotFound => Failure::from(error)
+                .because("there is no such pool")
+                .hint(format!("see `{} pool list`", called().unwrap_or("daos"))),
             error @ dolmen_types::Error::Exists => Failure::from(error)
                 .because("several pools of the system have this name, or one is a copy of the other")
                 .hint("`dolmen pool list` of its directory shows them: move one elsewhere"),

@@ -82,7 +82,8 @@ pub(crate) fn id(name: &str) -> Outcome<PropId> {
     // What older scripts say.
     let name = if name == "cell_size" { "ec_cell_sz" } else { name };
     TABLE.iter().find(|row| row.0 == name).map(|row| row.1).ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("there is no property {name}")).hint("see `dolmen cont get-prop`")
+        Failure::new(Exit::Usage, format!("there is no property {name}"))
+            .hint(format!("see `{} cont get-prop`", crate::compat::called().unwrap_or("dolmen")))
     })
 }
 
@@ -127,7 +128,8 @@ pub(crate) fn parse_change(given: &[String]) -> Outcome<Props> {
     match props.keys().find(|id| !SET_LATER.contains(id)) {
         Some(id) => {
             let why = format!("{} cannot be set after the container was made", name(*id));
-            Err(Failure::new(Exit::Usage, why).hint("give it to `dolmen cont create`"))
+            Err(Failure::new(Exit::Usage, why)
+                .hint(format!("give it to `{} cont create`", crate::compat::called().unwrap_or("dolmen"))))
         }
         None => Ok(props),
     }

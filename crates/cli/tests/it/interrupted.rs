@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: a command that is interrupted says so, as text or as JSON, and leaves a whole pool behind.
+//! SIGINT, SIGTERM and SIGHUP: a command that is interrupted says so, as text or as JSON, and leaves a whole pool behind.
 
 use crate::common::{Place, Ran, bytes};
 use rustix::fs::FlockOperation;
@@ -8,7 +8,8 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
-const SIGNALS: [(Signal, i32, &str); 2] = [(Signal::INT, 130, "SIGINT"), (Signal::TERM, 143, "SIGTERM")];
+const SIGNALS: [(Signal, i32, &str); 3] =
+    [(Signal::INT, 130, "SIGINT"), (Signal::TERM, 143, "SIGTERM"), (Signal::HUP, 129, "SIGHUP")];
 
 /// Files of a tree that takes seconds to be copied by one thread.
 const FILES: usize = 4000;

@@ -27,5 +27,6 @@ mod served;
 mod sharing;
 mod shell;
 mod snapshots;
+mod told;
 mod tour;
 mod unit;

@@ -178,10 +178,33 @@ fn the_unit_serves_all_users_of_a_machine_by_its_name_and_lists_decide() {
     drop(service);
     let stopped = machine.run(ANNA, &["daos", "cont", "list", "tank"]);
     assert!(stopped.code() == 11 && stopped.stderr().contains("systemctl start dolmen@lab"), "{stopped:?}");
+    // Nor when it was ended: no directory of hers begins a system that would hide the machine's for ever.
+    Service::start(&root).end();
+    for args in [&["daos", "cont", "list", "tank"][..], &["dmg", "pool", "create", "mine", "--size", "1GB"]] {
+        let ended = machine.run(ANNA, args);
+        assert!(ended.code() == 11 && ended.stderr().contains("systemctl start dolmen@lab"), "{ended:?}");
+    }
+    assert!(!machine.home(ANNA).join(".local").exists(), "nobody has made a system of her own");
     let service = Service::start(&root);
     if !ok(0, &["dmg", "pool", "list"]).contains("no pools") {
         assert!(ok(ANNA, &["daos", "cont", "list", "tank"]).contains('c'));
     }
+    // Who had one of that name before is told that it hides the machine's.
+    let own = machine.home(BERT).join(".local/share/dolmen/lab");
+    let bert = |args: &[&str]| {
+        let mut command = Command::new(root.join("usr/local/bin/dolmen"));
+        command.args(args).current_dir(machine.home(BERT)).env_clear().env("PATH", "/usr/bin:/bin");
+        command.env("HOME", machine.home(BERT)).env("DOLMEN_RUN", root.join("none"));
+        Ran::of(&args.join(" "), command.uid(BERT).gid(BERT).output().unwrap())
+    };
+    let size = ["--size", "100MB", "--targets", "1", "--volatile"];
+    let made = bert(&[&["dmg", "-G", "lab", "pool", "create", "mine"], &size[..]].concat());
+    assert_eq!(made.code(), 0, "{made:?}");
+    let told = machine.run(BERT, &["daos", "pool", "list"]);
+    assert!(told.code() == 0 && told.stdout().contains("mine"), "{told:?}");
+    assert_eq!(told.stderr().matches("hides the machine's").count(), 1, "{told:?}");
+    let ended = bert(&["stop", own.to_str().unwrap()]);
+    assert_eq!(ended.code(), 0, "{ended:?}");
     service.end();
 }
 

@@ -7,6 +7,7 @@
 use super::session::deadline_after;
 use super::{Link, LinkOptions, Remote};
 use crate::error::{Error, Result, Violation};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_codec::wire::{
     FEATURE_NOT_FIRST, PoolAccess, PoolEntry, PoolName, RankInfo, SystemReply, SystemVerb,
@@ -324,12 +325,17 @@ async fn any_of_name_by(
 ) -> Result<Link> {
     let data = dolmen_env::data_directory();
     let socket = dolmen_env::machine_socket(name);
+    let machine_has_it = dolmen_env::is_machine_system(name);
     let own = data.as_ref().map(|data| data.join("dolmen").join(name));
-    let is_own = own.is_ok_and(|own| {
+    let is_own = own.as_ref().is_ok_and(|own| {
         own.join(RECORD_NAME).exists()
-            || if socket.exists() { has_pools(&own) } else { own.join(OWNER_NAME).exists() }
+            || if machine_has_it { has_pools(own) } else { own.join(OWNER_NAME).exists() }
     });
-    if !is_own && socket.exists() {
+    if is_own && machine_has_it {
+        // It is his own because there is such a directory.
+        own.iter().for_each(|own| tell_hidden(name, &socket, own, options));
+    }
+    if !is_own && machine_has_it {
         return match link_by(way, &Address::Unix(socket.clone()), options).await {
             // One of the user's own in its place would be an empty one.
             Err(Error::Env(error)) if is_nobody(&error) => {
@@ -343,6 +349,21 @@ async fn any_of_name_by(
         return Err(Error::Unknown { name: name.to_owned() });
     }
     named_by(way, &data, name, program, options).await
+}
+
+/// Says once, to who asks for a system by its name, that his own hides the machine's.
+fn tell_hidden(name: &str, socket: &Path, own: &Path, options: &LinkOptions) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    let places = recorded(own).unwrap_or_default();
+    // Whoever runs the machine's has it on record.
+    let is_machines = places.iter().any(|place| place.words.iter().any(|word| Path::new(word) == socket));
+    if !is_machines && !TOLD.swap(true, Ordering::Relaxed) {
+        (options.note)(&format!(
+            "system {name} is this user's own ({}), and hides the machine's of that name, which is unix:{}",
+            own.display(),
+            socket.display()
+        ));
+    }
 }
 
 /// Whether somebody has made something in the directory of a system below the user's data: one that was begun and has no pool

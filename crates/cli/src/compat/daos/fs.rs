@@ -54,8 +54,11 @@ pub(super) struct Chmod {
     #[command(flatten)]
     at: PathArg,
     /// The permissions, as an octal number such as 0755
-    #[arg(long, short, value_name = "MODE", value_parser = octal)]
-    mode: u32,
+    #[arg(long, short, value_name = "MODE", value_parser = octal, required_unless_present = "given")]
+    mode: Option<u32>,
+    /// The same, as chmod(1) has it
+    #[arg(value_name = "MODE", value_parser = octal, hide = true, conflicts_with = "mode")]
+    given: Option<u32>,
 }
 
 fn octal(text: &str) -> Result<u32, String> {
@@ -121,7 +124,11 @@ pub(super) fn run(link: &Link, command: &Command) -> Outcome<Answer> {
     };
     match command {
         Command::GetAttr(arg) => {
-            with(link, &arg.cont, PoolAccess::ReadOnly, |cont| get(&mounted(cont, arg, true)?, arg))
+            let path = arg.inside()?;
+            let doing = || format!("find {}", shown_outside(&path));
+            with(link, &arg.cont, PoolAccess::ReadOnly, |cont| {
+                get(&mounted(cont, arg, true)?, &path).map_err(|failure| of_path(failure, &path)).doing(doing)
+            })
         }
         Command::SetAttr(args) => {
             if args.oclass.is_none() && args.chunk_size.is_none() {
@@ -158,8 +165,18 @@ fn mounted(cont: &Container, arg: &PathArg, read_only: bool) -> Outcome<Dfs> {
     place::mount(cont, &arg.cont.cont, read_only, true)
 }
 
-fn get(dfs: &Dfs, arg: &PathArg) -> Outcome<Answer> {
-    let path = arg.inside()?;
+/// The same failure, with what to look at where there is nothing of that name.
+fn of_path(failure: Failure, path: &Path) -> Failure {
+    match failure.exit {
+        Exit::Missing => {
+            Failure::new(Exit::Missing, format!("there is no {} in the container", shown_outside(path)))
+                .hint("see `dolmen fs ls`")
+        }
+        _ => failure,
+    }
+}
+
+fn get(dfs: &Dfs, path: &Path) -> Outcome<Answer> {
     let located = dfs.locate(path.as_os_str().as_bytes(), &OpenOptions::READ, Follow::No)?;
     let oid = located.oid().to_string();
     let own = located.oid().class().to_string();
@@ -171,7 +188,7 @@ fn get(dfs: &Dfs, arg: &PathArg) -> Outcome<Answer> {
             return Ok(Answer::new(text, json!({ "oid": oid, "oclass": own, "chunk_size": chunk })));
         }
         Opened::Symlink(_) => {
-            return Err(Failure::new(Exit::Usage, format!("{} is a symbolic link", shown_outside(&path))));
+            return Err(Failure::new(Exit::Usage, format!("{} is a symbolic link", shown_outside(path))));
         }
     };
     let (of_dirs, of_files) = (new.dir_class.to_string(), new.file_class.to_string());
@@ -200,9 +217,10 @@ fn set(dfs: &Dfs, arg: &PathArg, class: Option<ObjectClass>, chunk_bytes: Option
 
 fn chmod(link: &Link, args: &Chmod) -> Outcome<Answer> {
     let path = args.at.inside()?;
+    let mode = args.mode.or(args.given).expect("the command line has one of the two");
     with(link, &args.at.cont, PoolAccess::ReadWrite, |cont| {
         let dfs = mounted(cont, &args.at, false)?;
-        dfs.chmod(path.as_os_str().as_bytes(), args.mode)?;
+        dfs.chmod(path.as_os_str().as_bytes(), mode)?;
         Ok(Answer::new("", Value::Null))
     })
 }

@@ -52,6 +52,7 @@ pub(super) fn run(link: &Link, command: &Command) -> Outcome<Answer> {
 /// The object's shards: each is a group of its own, since there are no copies.
 fn query(cont: &Container, oid: Oid) -> Outcome<Answer> {
     // Whether it can lie anywhere.
+    obj::known(oid)?;
     cont.object(oid)?;
     let targets = cont.query_pool()?.map.targets;
     let count = u16::try_from(targets.len()).unwrap_or(u16::MAX);
