@@ -252,6 +252,9 @@ fn open_here(arg: &PoolArg, options: &OpenOptions, lasts: Option<Duration>) -> O
 fn looked_for(dir: &Path) -> String {
     let (Some(system), Some(name)) = (dir.parent(), dir.file_name()) else { return String::new() };
     let system = if system.as_os_str().is_empty() { Path::new(".") } else { system };
+    if !system.is_dir() {
+        return String::new();
+    }
     let (name, system) = (shown_outside(Path::new(name)), shown_outside(system));
     format!(", and no pool in {system} has the label or UUID {name}")
 }
@@ -362,10 +365,15 @@ pub(crate) fn unreachable_at(error: &dolmen_net::Error, addresses: &[Address]) -
     }
 }
 
+/// Whether a directory is the one that the user's settings name for certificates, and is not there.
+fn is_users(dir: &Path) -> bool {
+    !dir.exists() && dolmen_env::certs_directory().is_ok_and(|named| named.as_deref() == Some(dir))
+}
+
 /// Why a daemon cannot be reached.
 pub(crate) fn unreachable(error: &dolmen_net::Error) -> Failure {
     match error {
-        dolmen_net::Error::NoCertificate(dolmen_net::Lack::Directory { path, .. }) if !path.exists() => {
+        dolmen_net::Error::NoCertificate(dolmen_net::Lack::Directory { path, .. }) if is_users(path) => {
             let why = format!("there is no directory {} with certificates", shown_outside(path));
             let failure = Failure::new(Exit::Missing, why);
             return failure.hint("correct DOLMEN_CERTS, or certs in dolmen/client.toml, which names it");
