@@ -107,6 +107,9 @@ pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
         .map_err(|error| of_daemon(&error))
         .doing(doing)?;
     let addresses: Vec<String> = daemon.addresses().iter().map(ToString::to_string).collect();
+    // Whoever reads that it serves finds it by its name.
+    mark(&settings);
+    record(args, &settings);
     if !as_json {
         crate::output::print(format!("serving at {}\n", addresses.join(", ")).as_bytes())?;
     }
@@ -116,8 +119,6 @@ pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
             settings.rank
         );
     }
-    mark(&settings);
-    record(args, &settings);
     dolmen_env::notify_ready();
     daemon.wait(|| stop.load(core::sync::atomic::Ordering::Relaxed));
     daemon.stop().doing(doing)?;
