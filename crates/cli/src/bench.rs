@@ -226,7 +226,8 @@ fn ready(dir: &Path) -> Outcome<()> {
         return Err(failure.hint("make it first, or name another with --dir"));
     }
     // What cannot be listed has nothing that could be removed.
-    for name in dolmen_env::subdirectories(dir).unwrap_or_default() {
+    let Ok(names) = dolmen_env::subdirectories(dir) else { return Ok(()) };
+    for name in names {
         let left = dir.join(&name);
         let pid = name.to_str().and_then(|name| name.strip_prefix(SCRATCH)).and_then(|pid| pid.parse().ok());
         // A store that was to be kept lies in one as well; a daemon that still runs removes its own.

@@ -137,7 +137,7 @@ fn warn_of_engines(dir: &Path) {
     let Some(system) = dir.parent() else { return };
     let system = if system.as_os_str().is_empty() { Path::new(".") } else { system };
     // What cannot be listed is told when the pool is made.
-    let beside = dolmen_local::list(system).unwrap_or_default();
+    let Ok(beside) = dolmen_local::list(system) else { return };
     if let Some(part) = beside.iter().find(|entry| entry.spread.is_some()) {
         let (system, part) = (shown_outside(system), shown_outside(Path::new(&part.name)));
         eprintln!(

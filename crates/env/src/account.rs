@@ -34,8 +34,10 @@ pub fn account(uid: u32) -> Result<Account> {
             record::plain_setting("tenant")?,
         ),
     };
-    let bad = || Error::Setting { name: from.to_owned(), value: told.clone().unwrap_or_default(), wanted };
-    Ok(Account { job, tenant: tenant_of(uid, told.as_deref()).ok_or_else(bad)? })
+    match (tenant_of(uid, told.as_deref()), told) {
+        (None, Some(value)) => Err(Error::Setting { name: from.to_owned(), value, wanted }),
+        (tenant, _) => Ok(Account { job, tenant: tenant.unwrap_or(uid) }),
+    }
 }
 
 /// The user, unless a number is told; `None` for what is no number.

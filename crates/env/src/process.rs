@@ -203,8 +203,9 @@ pub fn is_machine_system(name: &str) -> bool {
 /// [`Error::Io`].
 pub fn mark_machine_system(name: &str) -> Result<()> {
     let mark = machine_socket(name).with_extension(WAS);
+    let name = mark.display().to_string();
     let made = std::fs::OpenOptions::new().create(true).append(true).open(&mark);
-    made.map(drop).map_err(|error| Error::from_std(Op::Create, &mark.display().to_string(), &error))
+    made.map(drop).map_err(|error| Error::from_std(Op::Create, &name, &error))
 }
 
 /// In the place of `sock`, what a system that has run leaves.

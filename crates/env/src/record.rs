@@ -59,7 +59,7 @@ fn settings() -> Result<Option<String>> {
         Ok(text) => match unread(&text) {
             None => Ok(Some(text)),
             Some(at) => {
-                let line = text.lines().nth(at - 1).unwrap_or_default().to_owned();
+                let line = text.lines().nth(at - 1).map_or_else(String::new, str::to_owned);
                 let wanted = "system = \"NAME\", certs = \"DIR\" or tenant = NUMBER; correct or remove it";
                 Err(Error::Setting { name: format!("line {at} of {}", path.display()), value: line, wanted })
             }

@@ -400,11 +400,12 @@ impl Create {
 
     /// What the container holds; refuses options of files where there are none.
     fn layout(&self) -> Outcome<cont::Layout> {
-        let layout = match self.layout.as_deref().map(str::to_ascii_lowercase).as_deref() {
-            None | Some("unknown") => cont::Layout::None,
-            Some("posix") => return Ok(cont::Layout::Posix),
-            Some(_other) => {
-                let named = self.layout.as_deref().unwrap_or_default();
+        let is = |name: &str, named: &str| named.eq_ignore_ascii_case(name);
+        let layout = match self.layout.as_deref() {
+            None => cont::Layout::None,
+            Some(named) if is("unknown", named) => cont::Layout::None,
+            Some(named) if is("posix", named) => return Ok(cont::Layout::Posix),
+            Some(named) => {
                 let failure =
                     Failure::new(Exit::Usage, format!("containers of type {named} cannot be made here"));
                 return Err(failure.hint("give --type POSIX, or none"));

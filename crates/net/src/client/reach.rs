@@ -354,7 +354,7 @@ async fn any_of_name_by(
 /// Says once, to who asks for a system by its name, that his own hides the machine's.
 fn tell_hidden(name: &str, socket: &Path, own: &Path, options: &LinkOptions) {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    let places = recorded(own).unwrap_or_default();
+    let Ok(places) = recorded(own) else { return };
     // Whoever runs the machine's has it on record.
     let is_machines = places.iter().any(|place| place.words.iter().any(|word| Path::new(word) == socket));
     if !is_machines && !TOLD.swap(true, Ordering::Relaxed) {
