@@ -121,30 +121,30 @@ fn locate(handle: Handle) -> (usize, usize, u32) {
     (number % SHARDS, number / SHARDS, u32::from_le_bytes([a, b, c, d]))
 }
 
-/// The queues that are open.
-pub(crate) fn queues() -> Vec<Arc<Queue>> {
-    let mut queues = Vec::new();
+/// What `of` says of those that are there.
+fn each<T>(of: impl Fn(&Entry) -> Option<T>) -> Vec<T> {
+    let mut found = Vec::new();
     for part in &TABLE {
         let part = part.read().unwrap_or_else(PoisonError::into_inner);
-        queues.extend(part.places.iter().filter_map(|place| match &place.entry {
-            Some(Entry::Queue(queue)) => Some(Arc::clone(queue)),
-            _ => None,
-        }));
+        found.extend(part.places.iter().filter_map(|place| of(place.entry.as_ref()?)));
     }
-    queues
+    found
+}
+
+/// The queues that are open.
+pub(crate) fn queues() -> Vec<Arc<Queue>> {
+    each(|entry| match entry {
+        Entry::Queue(queue) => Some(Arc::clone(queue)),
+        _ => None,
+    })
 }
 
 /// The pools that are connected to.
 fn pools() -> Vec<Arc<PoolHandle>> {
-    let mut pools = Vec::new();
-    for part in &TABLE {
-        let part = part.read().unwrap_or_else(PoisonError::into_inner);
-        pools.extend(part.places.iter().filter_map(|place| match &place.entry {
-            Some(Entry::Pool(pool)) => Some(Arc::clone(pool)),
-            _ => None,
-        }));
-    }
-    pools
+    each(|entry| match entry {
+        Entry::Pool(pool) => Some(Arc::clone(pool)),
+        _ => None,
+    })
 }
 
 /// What a cookie leads to.

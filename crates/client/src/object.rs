@@ -23,6 +23,15 @@ use std::sync::Arc;
 /// What a fetch found, by iod.
 pub type Fetched = SmallVec<[FetchedIod; 1]>;
 
+/// What an answer to a fetch has of each of `iods`.
+#[inline]
+fn fetched(answer: Answer, iods: &[FetchIod]) -> Result<Fetched> {
+    match answer {
+        Answer::Target(Reply::Fetched(fetched)) if fetched.len() == iods.len() => Ok(fetched),
+        _ => Err(unexpected()),
+    }
+}
+
 /// Buffer for a value of unknown length: one page holds most.
 const VALUE_ROOM_BYTES: usize = 4096;
 /// Tries to read a single value of unknown length that grows while it is read.
@@ -253,15 +262,24 @@ impl Object {
         buf: &mut IoBuf,
     ) -> Result<Fetched> {
         let core = self.cont.core();
-        let answer = core.ask(core.read_id(), buf, |map, buf| {
-            let iods = cloned(iods);
-            let fetch = Fetch { oid: self.oid, dkey: Key::from_slice(dkey), cond, at, iods, buf };
-            Ok(Ask::Target(self.target(map, dkey)?, self.cont.no(), Verb::Fetch(fetch)))
-        })?;
-        match answer {
-            Answer::Target(Reply::Fetched(fetched)) if fetched.len() == iods.len() => Ok(fetched),
-            _ => Err(unexpected()),
-        }
+        let answer =
+            core.ask(core.read_id(), buf, |map, buf| self.fetch_ask(map, at, dkey, cond, iods, buf))?;
+        fetched(answer, iods)
+    }
+
+    #[inline]
+    fn fetch_ask<'a>(
+        &self,
+        map: MapView,
+        at: ReadAt,
+        dkey: &[u8],
+        cond: Cond,
+        iods: &[FetchIod],
+        buf: IoBuf,
+    ) -> Result<Ask<'a>> {
+        let iods = cloned(iods);
+        let fetch = Fetch { oid: self.oid, dkey: Key::from_slice(dkey), cond, at, iods, buf };
+        Ok(Ask::Target(self.target(map, dkey)?, self.cont.no(), Verb::Fetch(fetch)))
     }
 
     /// As [`Object::fetch`], on a way of the caller's. What the transaction has written under the dkey is laid over at once,
@@ -283,14 +301,9 @@ impl Object {
         }
         let (core, read_at) = (self.cont.core(), self.cont.read_epoch(at)?);
         let answer = core.ask_with_by(way, core.read_id(), buf, |map, buf| {
-            let iods = cloned(iods);
-            let fetch = Fetch { oid: self.oid, dkey: Key::from_slice(dkey), cond, at: read_at, iods, buf };
-            Ok(Ask::Target(self.target(map, dkey)?, self.cont.no(), Verb::Fetch(fetch)))
+            self.fetch_ask(map, read_at, dkey, cond, iods, buf)
         });
-        match at.noted(answer.await)? {
-            Answer::Target(Reply::Fetched(fetched)) if fetched.len() == iods.len() => Ok(fetched),
-            _ => Err(unexpected()),
-        }
+        fetched(at.noted(answer.await)?, iods)
     }
 
     /// Reads a single value into `buf`, which becomes as long as the value; `None` if there is none.

@@ -15,7 +15,7 @@ use dolmen_codec::wire::PoolAccess;
 use dolmen_env::{Journal, Process};
 use dolmen_net::server::User;
 use dolmen_types::{ContNo, Uuid, crc32c};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -47,6 +47,13 @@ struct Has {
     process: Option<Process>,
     /// He has it alone, by this word.
     alone: Option<u64>,
+}
+
+impl Has {
+    /// Whether who comes with this word finds him in the way: he has it with others, or alone by another word.
+    fn keeps_out(&self, word: u64) -> bool {
+        self.alone.is_none_or(|known| known == 0 || known != word)
+    }
 }
 
 /// A handle, or several, of one process.
@@ -147,7 +154,7 @@ impl Kept {
             return None;
         }
         let has = Has { uid, process: pid.and_then(Process::of), alone: None };
-        let era = self.state().eras.get(&pool).copied().unwrap_or(0);
+        let era = self.state().era(pool);
         let user = PoolUser { kept: Arc::clone(self), pool, client, has, era };
         user.opens(POOL, alone);
         Some(Arc::new(user))
@@ -158,7 +165,7 @@ impl Kept {
     pub(crate) fn is_refused(&self, pool: Uuid, client: u128, wanted: Option<(PoolAccess, u64)>) -> bool {
         self.is_in_the_way((pool, POOL, client), |has| match wanted {
             None => true,
-            Some((PoolAccess::Exclusive, word)) => has.alone.is_none_or(|known| known == 0 || known != word),
+            Some((PoolAccess::Exclusive, word)) => has.keeps_out(word),
             Some(_) => has.alone.is_some(),
         })
     }
@@ -183,9 +190,11 @@ impl Kept {
             return false;
         }
         let mut state = self.state();
-        let of_it = state.left.range((pool, cont, 0)..=(pool, cont, u128::MAX));
-        let others: Vec<(Key, Has)> =
-            of_it.filter(|((_, _, other), _)| *other != client).map(|(key, has)| (*key, *has)).collect();
+        let others: Vec<(Key, Has)> = state
+            .left_of(pool, cont)
+            .filter(|((_, _, other), _)| *other != client)
+            .map(|(key, has)| (*key, *has))
+            .collect();
         let (mut gone, mut is_refused) = (Vec::new(), false);
         for (key, has) in others {
             if has.process.is_some_and(|process| process.is_gone()) {
@@ -233,6 +242,15 @@ impl Kept {
 }
 
 impl State {
+    fn era(&self, pool: Uuid) -> u64 {
+        self.eras.get(&pool).copied().unwrap_or(0)
+    }
+
+    /// What the last daemon has left of a pool, or of one of its containers.
+    fn left_of(&self, pool: Uuid, cont: ContNo) -> btree_map::Range<'_, Key, Has> {
+        self.left.range((pool, cont, 0)..=(pool, cont, u128::MAX))
+    }
+
     /// Begins the journal, with what there is.
     fn begin(&mut self, dir: &Path) -> dolmen_env::Result<()> {
         let (mut journal, _unread) = Journal::open(dir, NAME)?;
@@ -289,7 +307,7 @@ impl PoolUser {
     }
 
     fn is_of_now(&self, state: &State) -> bool {
-        state.eras.get(&self.pool).copied().unwrap_or(0) == self.era
+        state.era(self.pool) == self.era
     }
 
     fn take_off(&self, cont: ContNo, count: u32, ends_with_daemon: bool) {
@@ -358,9 +376,7 @@ impl User for PoolUser {
     fn is_refused(&self, cont: ContNo, wanted: Option<OpenFor>) -> bool {
         self.kept.is_in_the_way(self.key(cont), |has| match wanted {
             None => true,
-            Some(OpenFor::Alone(word) | OpenFor::Joining(word)) => {
-                has.alone.is_none_or(|known| known == 0 || known != word)
-            }
+            Some(OpenFor::Alone(word) | OpenFor::Joining(word)) => has.keeps_out(word),
             Some(OpenFor::Any | OpenFor::Change) => has.alone.is_some(),
             Some(OpenFor::Evicting) => false,
         })
@@ -368,14 +384,13 @@ impl User for PoolUser {
 
     fn has_word(&self, cont: ContNo, word: u64) -> bool {
         let state = self.kept.state();
-        let mut of_it = state.left.range((self.pool, cont, 0)..=(self.pool, cont, u128::MAX));
-        word != 0 && of_it.any(|(_, has)| has.alone == Some(word))
+        word != 0 && state.left_of(self.pool, cont).any(|(_, has)| has.alone == Some(word))
     }
 
     fn evicts(&self, cont: ContNo, uid: Option<u32>) {
         let mut state = self.kept.state();
-        let of_it = state.left.range((self.pool, cont, 0)..=(self.pool, cont, u128::MAX));
-        let lost = of_it
+        let lost = state
+            .left_of(self.pool, cont)
             .filter(|((_, _, client), has)| *client != self.client && uid.is_none_or(|uid| uid == has.uid));
         let lost: Vec<Key> = lost.map(|(key, _)| *key).collect();
         state.left.retain(|key, _| !lost.contains(key));

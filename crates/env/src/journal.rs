@@ -4,12 +4,13 @@
 //! being appended then a part may be there. What is replaced is the old contents or the new ones after any crash.
 
 use crate::error::{Error, Op, Result};
-use crate::root::give_to_owner;
-use rustix::fs::{AtFlags, Mode, OFlags, fdatasync, fsync, openat, renameat, unlinkat};
-use rustix::io::{Errno, pwrite};
+use crate::real::file::write_whole;
+use crate::root::{give_to_owner, replaced};
+use rustix::fs::{Mode, OFlags, fdatasync, fsync, openat};
+use rustix::io::Errno;
 use std::fs::{DirBuilder, File};
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,16 +64,7 @@ impl Journal {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`]; then nothing counts as appended, and the next one is written over what there is of it.
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        let failed = failed(Op::Write, &self.path);
-        let mut at = 0;
-        while at < bytes.len() {
-            match pwrite(&*self.file, &bytes[at..], self.len + at as u64) {
-                Ok(0) => return Err(failed(Errno::NOSPC)),
-                Ok(len) => at += len,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(failed(errno)),
-            }
-        }
+        write_whole(self.file.as_fd(), self.len, bytes).map_err(failed(Op::Write, &self.path))?;
         self.len += bytes.len() as u64;
         Ok(())
     }
@@ -99,33 +91,10 @@ impl Journal {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`]; the old contents stay.
     pub fn replace(&mut self, bytes: &[u8]) -> Result<()> {
-        let failed = failed(Op::Write, &self.path);
-        let fresh = format!(".{}.new", self.name);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = openat(&self.dir, &*fresh, flags, OWN_FILE).map_err(&failed)?;
-        let mut new = Self {
-            path: self.path.clone(),
-            dir: self
-                .dir
-                .try_clone()
-                .map_err(|error| Error::from_std(Op::Write, &shown(&self.path), &error))?,
-            name: self.name.clone(),
-            file: Arc::new(file),
-            len: 0,
-        };
-        let written = new.append(bytes).and_then(|()| {
-            let moved = give_to_owner(&new.dir, &*new.file)
-                .and_then(|()| fsync(&*new.file))
-                .and_then(|()| renameat(&new.dir, &*fresh, &new.dir, &*new.name));
-            moved.and_then(|()| fsync(&new.dir)).map_err(&failed)
-        });
-        if written.is_err() {
-            // Ignored: the write has failed already, and the next one replaces what is left of it.
-            let _removed = unlinkat(&self.dir, &*fresh, AtFlags::empty());
-        } else {
-            *self = new;
-        }
-        written
+        let failed = |error| Error::from_std(Op::Write, &shown(&self.path), &error);
+        let file = replaced(&self.dir, &self.name, bytes).map_err(failed)?;
+        (self.file, self.len) = (Arc::new(file.into()), bytes.len() as u64);
+        fsync(&self.dir).map_err(self::failed(Op::Write, &self.path))
     }
 }
 

@@ -317,22 +317,7 @@ impl RealRoot {
     /// [`Error::NoSpace`], [`Error::Io`]; the old contents stay.
     pub fn write_small(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path.join(checked_name(name)?);
-        let fresh = format!(".{name}.new");
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        let write = || {
-            let mut file = File::from(openat(&self.dir, &*fresh, flags, OWN_FILE)?);
-            // One that is left of a writer that was cut short may be another's to read.
-            rustix::fs::fchmod(&file, OWN_FILE)?;
-            file.write_all(bytes)?;
-            give_to_owner(&self.dir, &file)?;
-            file.sync_all()?;
-            Ok(renameat(&self.dir, &*fresh, &self.dir, name)?)
-        };
-        if let Err(error) = write() {
-            // Ignored: the write has failed already, and the next one replaces what is left of it.
-            let _removed = unlinkat(&self.dir, &*fresh, AtFlags::empty());
-            return Err(failed_on(Op::Write, &path)(error));
-        }
+        replaced(&self.dir, name, bytes).map_err(failed_on(Op::Write, &path))?;
         self.sync()
     }
 
@@ -408,6 +393,26 @@ impl RealRoot {
 /// What is made for its owner alone: who may see what, is for an engine to say, and not for who can read its files.
 const OWN_DIRECTORY: u32 = 0o700;
 const OWN_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// Writes a file and puts it in the place of what has its name in `dir`, which is not flushed here. What fails leaves the old one.
+pub(crate) fn replaced(dir: &OwnedFd, name: &str, bytes: &[u8]) -> std::io::Result<File> {
+    let fresh = format!(".{name}.new");
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let write = || {
+        let mut file = File::from(openat(dir, &*fresh, flags, OWN_FILE)?);
+        // One that is left of a writer that was cut short may be another's to read.
+        rustix::fs::fchmod(&file, OWN_FILE)?;
+        file.write_all(bytes)?;
+        give_to_owner(dir, &file)?;
+        file.sync_all()?;
+        renameat(dir, &*fresh, dir, name)?;
+        Ok(file)
+    };
+    write().inspect_err(|_error| {
+        // Ignored: the write has failed already, and the next one replaces what is left of it.
+        let _removed = unlinkat(dir, &*fresh, AtFlags::empty());
+    })
+}
 
 /// Whether a directory has something in it, and nobody's lock: who has that is told by locking it.
 fn is_used(dir: &Path) -> bool {

@@ -1,7 +1,7 @@
 //! The disk of the machine: a directory, `io_uring` where the kernel allows it, direct I/O where the file
 //! system does.
 
-mod file;
+pub(crate) mod file;
 mod mapping;
 mod ring;
 mod shadow;

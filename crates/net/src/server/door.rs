@@ -12,6 +12,7 @@ use super::arrival::{Arrival, Greeted};
 use super::conn::Conn;
 use super::jobs::Mailbox;
 use super::post::Post;
+use super::worker::{BELL_TOKEN, PEER_TOKEN, index_of, token_of};
 use super::{Options, System};
 use crate::error::{Error, Result};
 use crate::slots::Slots;
@@ -21,11 +22,8 @@ use dolmen_env::{Clock, Listener, Ready, RealClock, Socket, Waiter, come_behind,
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What the waiter calls listeners, the bell, and connections.
+/// What the waiter calls listeners; the bell and connections are called as by those that serve.
 const LISTENER_TOKEN: u64 = 1 << 62;
-const BELL_TOKEN: u64 = 1 << 63;
-/// The process at the other end of a connection.
-const PEER_TOKEN: u64 = 1 << 61;
 
 /// Connections that are taken before those that are here are looked at.
 const ACCEPTED_AT_ONCE: usize = 64;
@@ -148,12 +146,12 @@ impl Door {
         for ready in ready.iter().filter(|ready| !of_listener(ready)) {
             match ready.token {
                 BELL_TOKEN => self.grave.bell().still(),
-                token if token & PEER_TOKEN != 0 => self.end(place_of(token ^ PEER_TOKEN), None),
-                token => self.hear(place_of(token)),
+                token if token & PEER_TOKEN != 0 => self.end(index_of(token ^ PEER_TOKEN), None),
+                token => self.hear(index_of(token)),
             }
         }
         for ready in ready.drain(..).filter(of_listener) {
-            self.take_connections(place_of(ready.token ^ LISTENER_TOKEN));
+            self.take_connections(index_of(ready.token ^ LISTENER_TOKEN));
         }
     }
 
@@ -289,12 +287,4 @@ impl Door {
             }
         }
     }
-}
-
-fn token_of(at: usize) -> u64 {
-    u64::try_from(at).expect("an index in memory")
-}
-
-fn place_of(token: u64) -> usize {
-    usize::try_from(token).unwrap_or(usize::MAX)
 }

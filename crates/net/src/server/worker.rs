@@ -28,9 +28,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the waiter calls the bell, and connections.
-const BELL_TOKEN: u64 = 1 << 63;
+pub(super) const BELL_TOKEN: u64 = 1 << 63;
 /// The process at the other end of a connection.
-const PEER_TOKEN: u64 = 1 << 61;
+pub(super) const PEER_TOKEN: u64 = 1 << 61;
 
 /// Turns between two looks at sockets while nothing moves, and how many of these one that moves something counts for: a
 /// connection that rests, or is new, waits no longer than these take.
@@ -540,7 +540,7 @@ pub(super) fn token_of(at: usize) -> u64 {
     u64::try_from(at).expect("an index in memory")
 }
 
-fn index_of(token: u64) -> usize {
+pub(super) fn index_of(token: u64) -> usize {
     usize::try_from(token).unwrap_or(usize::MAX)
 }
 
