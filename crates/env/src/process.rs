@@ -5,22 +5,41 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
-/// Runs a program to its end, without input and output.
-///
-/// # Errors
-/// [`Error::NotFound`] if there is no such program; [`Error::Io`] if it cannot be run, or says that it has failed.
-pub fn run_quietly(program: &Path, words: &[&OsStr]) -> Result<()> {
-    let name = program.display().to_string();
-    let ended = Command::new(program)
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .map_err(|error| Error::from_std(Op::Run, &name, &error))?;
-    if ended.success() { Ok(()) } else { Err(Error::Io { op: Op::Run, name, offset: 0, errno: Errno::IO }) }
+/// A program that was started, and is not waited for.
+#[derive(Debug)]
+pub struct Started {
+    child: Child,
+    name: String,
+}
+
+impl Started {
+    /// Starts a program, without input and output.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such program; [`Error::Io`] if it cannot be run.
+    pub fn begin(program: &Path, words: &[&OsStr]) -> Result<Self> {
+        let name = program.display().to_string();
+        let mut command = Command::new(program);
+        command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().map_err(|error| Error::from_std(Op::Run, &name, &error))?;
+        Ok(Self { child, name })
+    }
+
+    /// Whether it has ended. Where this process waits for all its children, or for none, nothing is known of how.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it says that it has failed.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(false),
+            Ok(Some(status)) if !status.success() => {
+                Err(Error::Io { op: Op::Run, name: self.name.clone(), offset: 0, errno: Errno::IO })
+            }
+            Ok(Some(_)) | Err(_) => Ok(true),
+        }
+    }
 }
 
 /// Whether the process `pid` has ended, or is about to: it has been killed, or gives back what it held. What it had open is free

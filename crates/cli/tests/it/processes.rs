@@ -148,6 +148,16 @@ fn a_program_whose_threads_write_forks_and_its_children_start_others() {
     site.assert_served();
 }
 
+#[test]
+fn a_program_whose_daemon_is_killed_has_the_next_one_started_and_goes_on() {
+    let site = Site::new("processes-again");
+    let program = site.compile("cc", "again");
+    let said = site.ends_well(&mut Command::new(program));
+    assert!(said.contains("ok again"), "{said}");
+    println!("{said}");
+    site.assert_served();
+}
+
 /// Python's way to make workers.
 fn workers(method: &str) {
     let site = Site::new(&["processes-", method].concat());

@@ -20,6 +20,7 @@ use super::pending::{Decoded, Finished, Opens, Pending, Progress, Requests, Wait
 use super::pools::Pools;
 use super::reopen::Reopening;
 use super::session::{Attached, Handles, NO_SLOT, Session, connect, deadline_after};
+use super::starter::Starter;
 use super::{LinkOptions, PoolRef};
 use crate::aside::Aside;
 use crate::error::{Error as NetError, Result as NetResult};
@@ -42,7 +43,7 @@ use dolmen_types::{Epoch, Error, Head, Invalid, IoBuf, RequestId, Result, crc32c
 use given::{Reached, closed};
 use land::land;
 use silence::Silence;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Queues of one process at one engine: one for each thread of a large node.
 const QUEUES_MAX: usize = 4096;
@@ -84,6 +85,8 @@ struct Inner {
     rank: u32,
     address: Address,
     options: LinkOptions,
+    /// Starts the engine's daemon where nobody listens, if it is one that is started so.
+    starter: OnceLock<Arc<Starter>>,
     mark: ForkMark,
     /// Whose the changes are that the daemon is asked for: nobody else has these numbers.
     client: u128,
@@ -200,6 +203,7 @@ impl Link {
             rank,
             address: address.clone(),
             options,
+            starter: OnceLock::new(),
             mark: ForkMark::new()?,
             client: Rng::from_entropy()?.next_u128(),
             seen,
@@ -232,6 +236,12 @@ impl Link {
     /// Where the engine is, and how the connection was made.
     pub(super) fn way(&self) -> (&Address, &LinkOptions) {
         (&self.inner.address, &self.inner.options)
+    }
+
+    /// From now on a daemon is started where nobody listens when the connection is made anew.
+    pub(super) fn start_by(&self, starter: &Arc<Starter>) {
+        // The first is as good as this one.
+        let _first = self.inner.starter.get_or_init(|| Arc::clone(starter));
     }
 
     /// What the engine is told that its clients have seen elsewhere.

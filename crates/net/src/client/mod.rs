@@ -10,6 +10,7 @@ mod remote;
 mod reopen;
 mod session;
 mod slot;
+mod starter;
 
 pub use door::Door;
 pub use link::Link;

@@ -5,6 +5,7 @@
 //! its first pool: whoever asks for a name that nobody knows has mistyped it.
 
 use super::session::deadline_after;
+use super::starter::{self, REST, Starter};
 use super::{Link, LinkOptions, Remote};
 use crate::error::{Error, Result, Violation};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -18,17 +19,10 @@ use dolmen_types::{Head, Label, Uuid};
 use std::ffi::OsStr;
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError, TryLockError};
-
-/// How long a daemon that nobody is connected to goes on: it is there for the next command of a script, and gone after
-/// work.
-const IDLE_SECONDS: &str = "60";
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// Attempts to reach a daemon that others start or end at the same time.
 const ATTEMPTS_MAX: u32 = 50;
-
-/// Between two attempts.
-const REST: Duration = Duration::from_millis(100);
 
 /// The socket of a daemon in the directory that it serves.
 pub const SOCKET_NAME: &str = "dolmen.sock";
@@ -404,18 +398,31 @@ pub async fn named_by(
     }
     dolmen_env::create_own_dir(&dir)?;
     let address = Address::Unix(dir.join(SOCKET_NAME));
+    let starter = Arc::new(Starter::new(&dir, program));
     for _ in 0..ATTEMPTS_MAX {
         match link_by(way, &address, options).await {
+            Ok(link) => {
+                // From now on it has one started whenever it is made anew and nobody is there.
+                link.start_by(&starter);
+                if link.is_up() || !starter::is_silent(&address) {
+                    return Ok(link);
+                }
+            }
             Err(Error::Env(error)) if is_nobody(&error) => {}
             // It is about to end.
             Err(Error::Ended | Error::Unwelcome(dolmen_codec::wire::Refusal::Stopping)) => {
                 rest(way, REST).await;
             }
-            other => return other,
+            Err(error) => return Err(error),
         }
-        start(way, &dir, &address, program, options).await?;
+        starter.start(way, &address, options, deadline_after(options.patience)).await?;
     }
-    link_by(way, &address, options).await
+    link_by(way, &address, options).await.inspect(|link| link.start_by(&starter))
+}
+
+/// Whether a system below the user's data is served from its own directory, as far as that is known.
+pub(super) fn is_served_from_own(own: &Path) -> bool {
+    recorded(own).is_ok_and(|places| places.is_empty())
 }
 
 /// The connection to the first of these that answers. A new system of their name would be an empty one.
@@ -439,7 +446,7 @@ const RECORD_NAME: &str = "served-from";
 const OWNER_NAME: &str = ".owner";
 
 /// In the directory of a system: what is locked by who starts its daemon, or writes its record.
-const STARTING_NAME: &str = "starting";
+pub(super) const STARTING_NAME: &str = "starting";
 
 /// Keeps on record that the user's system `name` is served from `place`, so that [`named`] leads there, and from those that were
 /// on record and are `beside` it: other engines of the same system. One that was served from its own directory below `data`, and
@@ -516,26 +523,6 @@ fn not_found(dir: &Path) -> Error {
     dolmen_env::Error::NotFound { name: dir.display().to_string() }.into()
 }
 
-/// Starts a daemon unless somebody else has done so since.
-async fn start(way: Way, dir: &Path, address: &Address, program: &Path, options: &LinkOptions) -> Result<()> {
-    let starting = dir.join(STARTING_NAME);
-    dolmen_env::create_own_dir(&starting)?;
-    let _lock = match DirLock::acquire(&starting) {
-        Ok(lock) => lock,
-        Err(dolmen_env::Error::Owned { .. }) => {
-            rest(way, REST).await;
-            return Ok(());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    if link_by(way, address, options).await.is_ok() {
-        return Ok(());
-    }
-    let words: [&OsStr; 5] =
-        ["serve".as_ref(), dir.as_ref(), "--detach".as_ref(), "--idle-end".as_ref(), IDLE_SECONDS.as_ref()];
-    Ok(dolmen_env::run_quietly(program, &words)?)
-}
-
 /// Rests between two attempts.
 pub(super) async fn rest(way: Way, time: Duration) {
     match way {
@@ -550,7 +537,7 @@ pub(super) async fn rest(way: Way, time: Duration) {
 }
 
 /// Whether nobody listens there: the name is missing, or left over.
-fn is_nobody(error: &dolmen_env::Error) -> bool {
+pub(super) fn is_nobody(error: &dolmen_env::Error) -> bool {
     let refused =
         matches!(error, dolmen_env::Error::Io { errno, .. } if *errno == dolmen_env::Errno::CONNREFUSED);
     error.is_not_found() || refused

@@ -24,9 +24,9 @@ const OLDEST: Epoch = Epoch(9);
 
 /// A pool that has ones at an epoch until that is gone, and then twos in the first half.
 #[derive(Default)]
-struct Fading {
+pub(crate) struct Fading {
     /// Parts that are read before the epoch goes.
-    parts: AtomicU64,
+    pub(crate) parts: AtomicU64,
     /// Guards what nobody has taken yet.
     done: Mutex<Vec<Outcome>>,
 }
@@ -117,7 +117,7 @@ impl System for Serving {
     }
 }
 
-fn fetch(at: ReadAt) -> Request<'static> {
+pub(crate) fn fetch(at: ReadAt) -> Request<'static> {
     let extents = core::iter::once(Recx::new(0, VALUE_BYTES)).collect();
     let iod = FetchIod { akey: Key::from_slice(b"a"), want: Want::Array { record_bytes: 1, extents } };
     let oid = Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 77, 5);
@@ -129,7 +129,7 @@ fn fetch(at: ReadAt) -> Request<'static> {
 }
 
 /// The answer, by a call and by a queue.
-fn answers(door: &Door, at: ReadAt) -> [Outcome; 2] {
+pub(crate) fn answers(door: &Door, at: ReadAt) -> [Outcome; 2] {
     let queue = door.open_queue().unwrap();
     door.submit(queue, fetch(at));
     let mut outcomes = Vec::new();

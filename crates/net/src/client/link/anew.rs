@@ -6,7 +6,8 @@
 use super::ends::END_REST;
 use super::{Guard, Inner, LOOK_RECONNECT_NS, SLEEP_MAX, State};
 use crate::client::reopen::Reopening;
-use crate::client::session::{Session, connect, connect_by, deadline_after};
+use crate::client::session::{Session, deadline_after};
+use crate::client::starter::connect_or_start;
 use crate::error::Result as NetResult;
 use core::future::Future;
 use core::pin::Pin;
@@ -112,12 +113,15 @@ impl Inner {
     fn begin(&self, state: &mut State) {
         let pools = state.begin_connecting();
         let (address, options) = (self.address.clone(), self.options.clone());
+        let starter = self.starter.get().cloned();
         let is_there = Arc::new(AtomicBool::new(false));
         let there = Arc::clone(&is_there);
         let making = async move {
             let (mut pools, connect_ns) = (pools, deadline_after(options.connect_timeout));
             let made = async {
-                let mut session = connect_by(Way::Later, &address, &options, connect_ns).await?;
+                let ends = (connect_ns, deadline_after(options.patience));
+                let connected = connect_or_start(Way::Later, &address, &options, starter.as_deref(), ends);
+                let mut session = connected.await?;
                 there.store(true, Ordering::Relaxed);
                 session.reopen(Way::Later, &mut pools, deadline_after(options.patience)).await?;
                 Ok(session)
@@ -155,12 +159,14 @@ impl Inner {
         state
     }
 
-    /// Tries once to connect until `connect_ns`, and to open what was open until `deadline_ns`; without the lock.
+    /// Tries once to connect until `connect_ns`, to a daemon that is started if need be, and to open what was open until `deadline_ns`; without the lock.
     fn attempt<'s>(&'s self, mut state: Guard<'s>, connect_ns: u64, deadline_ns: u64) -> Guard<'s> {
         let mut pools = state.begin_connecting();
         drop(state);
         let begun_ns = RealClock.monotonic_ns();
-        let made = connect(&self.address, &self.options, connect_ns).and_then(|mut session| {
+        let (starter, ends) = (self.starter.get().map(Arc::as_ref), (connect_ns, deadline_ns));
+        let connected = now(connect_or_start(Way::Now, &self.address, &self.options, starter, ends));
+        let made = connected.and_then(|mut session| {
             // It is there: whoever comes now waits until its pools are open.
             self.lock().lost_ns = RealClock.monotonic_ns();
             now(session.reopen(Way::Now, &mut pools, deadline_ns))?;

@@ -1,0 +1,212 @@
+//! A daemon that is started when nobody serves: under a program that runs, too, and only where it was started so before.
+
+use crate::double::connect;
+use crate::gone::{Fading, Serving, answers, fetch};
+use dolmen_codec::verb::ReadAt;
+use dolmen_codec::wire::{PoolAccess, PoolName};
+use dolmen_codec::{Request, Transport};
+use dolmen_env::{Address, Clock, Listener, RealClock, spawn};
+use dolmen_net::client::{Door, Link, LinkOptions, reach};
+use dolmen_net::server::{Options, Server, System};
+use dolmen_types::{Error, Head, Uuid};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(20);
+/// How long a client waits that waits in vain.
+const SHORT: Duration = Duration::from_millis(1500);
+const NAME: &str = "own";
+
+/// A user's data, and a program that starts the daemon of his own system.
+struct Site {
+    data: PathBuf,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Guards the daemon; taken alone.
+    server: Mutex<Option<Server>>,
+    /// Whether the program fails.
+    fails: AtomicBool,
+}
+
+impl Site {
+    fn new(name: &str) -> Self {
+        let data = std::env::temp_dir().join(format!("dolmen-net-{name}-{}", std::process::id()));
+        fs::create_dir_all(data.join("dolmen").join(NAME)).unwrap();
+        let site = Self { data, shared: Arc::default() };
+        for fifo in ["begun", "ended"] {
+            let made = std::process::Command::new("mkfifo").arg(site.data.join(fifo)).status().unwrap();
+            assert!(made.success());
+        }
+        // It has this process serve, and waits until it does, or is gone.
+        let text = format!(
+            "#!/bin/sh\ncd {}\necho \"$*\" >> asked\ntimeout 20 sh -c 'echo > begun; read answer < ended; [ \"$answer\" = serves ]'\n",
+            site.data.display()
+        );
+        fs::write(site.program(), text).unwrap();
+        fs::set_permissions(site.program(), fs::Permissions::from_mode(0o700)).unwrap();
+        let (data, socket, shared) = (site.data.clone(), site.socket(), Arc::clone(&site.shared));
+        // It ends with the test's process.
+        drop(spawn("starter", move || {
+            while fs::read(data.join("begun")).is_ok() {
+                let fails = shared.fails.load(Ordering::Relaxed);
+                if !fails {
+                    *shared.server.lock().unwrap() = Some(serve(&socket));
+                }
+                // Nobody may be there any more.
+                _ = fs::write(data.join("ended"), if fails { "fails\n" } else { "serves\n" });
+            }
+        }));
+        site
+    }
+
+    fn program(&self) -> PathBuf {
+        self.data.join("program")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.data.join("dolmen").join(NAME).join(reach::SOCKET_NAME)
+    }
+
+    fn named(&self, options: &LinkOptions) -> dolmen_net::Result<Link> {
+        reach::named(&self.data, NAME, &self.program(), options)
+    }
+
+    /// Ends the daemon: nobody listens.
+    fn end(&self) {
+        self.shared.server.lock().unwrap().take().unwrap().stop();
+    }
+
+    /// How often the program was run.
+    fn started(&self) -> usize {
+        fs::read_to_string(self.data.join("asked")).map_or(0, |asked| asked.lines().count())
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.data));
+    }
+}
+
+fn serve(socket: &Path) -> Server {
+    let fading = Fading::default();
+    fading.parts.store(u64::MAX, Ordering::Relaxed);
+    let system: Arc<dyn System> = Arc::new(Serving(Arc::new(fading)));
+    // The last one has left its socket, as one that was killed does.
+    drop(fs::remove_file(socket));
+    let listener = Listener::bind(&Address::Unix(socket.to_owned())).unwrap();
+    Server::start(&system, vec![listener], &Options::default()).unwrap()
+}
+
+fn opened(link: &Link) -> Door {
+    let name = PoolName::Uuid(Uuid::nil());
+    Door::open(link, &Head::default(), connect(name, PoolAccess::ReadWrite)).unwrap().0
+}
+
+fn assert_answers(door: &Door) {
+    for outcome in answers(door, ReadAt::Latest) {
+        assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    }
+}
+
+/// Asks on a queue, and never waits; the answer.
+fn polled(door: &Door) -> Option<Error> {
+    let queue = door.open_queue().unwrap();
+    let end_ns = RealClock.monotonic_ns() + u64::try_from(LIMIT.as_nanos()).unwrap();
+    let mut outcomes = Vec::new();
+    door.submit(queue, fetch(ReadAt::Latest));
+    while outcomes.is_empty() {
+        assert!(RealClock.monotonic_ns() < end_ns, "no answer");
+        door.poll(queue, false, &mut outcomes);
+        std::thread::yield_now();
+    }
+    door.close_queue(queue);
+    outcomes.pop().unwrap().result.err()
+}
+
+#[test]
+fn a_system_that_was_named_has_its_daemon_started_again_under_a_program_that_runs() {
+    let site = Site::new("started");
+    let options = LinkOptions { patience: LIMIT, ..LinkOptions::default() };
+    let link = site.named(&options).unwrap();
+    let door = opened(&link);
+    assert_answers(&door);
+    assert_eq!(site.started(), 1);
+    // Who waits in the call, and who never waits.
+    site.end();
+    assert_answers(&door);
+    assert_eq!(site.started(), 2);
+    site.end();
+    assert_eq!((polled(&door), site.started()), (None, 3));
+    // Who asks for the system once more in this process goes by the same connection.
+    site.end();
+    let again = site.named(&options).unwrap();
+    let other = opened(&again);
+    assert_eq!(site.started(), 4);
+    [&door, &other].iter().for_each(|door| assert_answers(door));
+    // So does who has found out before that nobody is there, and was told so.
+    site.shared.fails.store(true, Ordering::Relaxed);
+    site.end();
+    let short = Head { deadline_ns: RealClock.now_ns() + 100_000_000, ..Head::default() };
+    let ask = fetch(ReadAt::Latest).ask;
+    let refused = door.call(Request { token: 3, head: short, ask }).result;
+    assert_eq!(refused.err(), Some(Error::Unreachable { rank: 0 }));
+    site.shared.fails.store(false, Ordering::Relaxed);
+    let before = site.started();
+    let again = site.named(&options).unwrap();
+    assert_eq!(site.started(), before + 1);
+    assert_answers(&opened(&again));
+    assert_answers(&door);
+    assert_eq!(site.started(), before + 1, "there is one daemon");
+    // One that was meanwhile started by others is taken.
+    site.end();
+    *site.shared.server.lock().unwrap() = Some(serve(&site.socket()));
+    assert_answers(&door);
+    assert_eq!(site.started(), before + 1);
+    site.end();
+}
+
+#[test]
+fn a_system_that_is_reached_by_its_address_has_no_daemon_started() {
+    let site = Site::new("not-started");
+    *site.shared.server.lock().unwrap() = Some(serve(&site.socket()));
+    let options = LinkOptions { patience: SHORT, ..LinkOptions::default() };
+    let link = reach::link(&Address::Unix(site.socket()), &options).unwrap();
+    let door = opened(&link);
+    assert_answers(&door);
+    site.end();
+    let unreachable = Some(Error::Unreachable { rank: 0 });
+    assert_eq!(polled(&door), unreachable);
+    assert_eq!(door.call(fetch(ReadAt::Latest)).result.err(), unreachable);
+    assert_eq!(site.started(), 0);
+}
+
+#[test]
+fn a_daemon_that_cannot_be_started_again_is_told_of_once_and_tried_again_in_turn() {
+    // Guards what was said; taken alone.
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let site = Site::new("not-again");
+    let note = |said: &str| SAID.lock().unwrap().push(said.to_owned());
+    let options = LinkOptions { patience: SHORT, note, ..LinkOptions::default() };
+    let link = site.named(&options).unwrap();
+    let door = opened(&link);
+    site.shared.fails.store(true, Ordering::Relaxed);
+    site.end();
+    assert_eq!(door.call(fetch(ReadAt::Latest)).result.err(), Some(Error::Unreachable { rank: 0 }));
+    let said = SAID.lock().unwrap().clone();
+    assert!(said.len() == 1 && said[0].contains("a daemon cannot be started there"), "{said:?}");
+    // Not with every attempt to connect, of which there are a hundred a second.
+    assert!((2..=4).contains(&site.started()), "{}", site.started());
+    assert!(matches!(site.named(&options), Err(dolmen_net::Error::Env(_))));
+    site.shared.fails.store(false, Ordering::Relaxed);
+    assert!(site.named(&options).is_ok());
+    assert_answers(&door);
+    site.end();
+}
