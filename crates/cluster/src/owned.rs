@@ -22,7 +22,7 @@ const UNFINISHED: u64 = u64::MAX;
 const INTAKE_MAX: usize = 256;
 
 /// The system's number for an input/output error: what a stopped target answers.
-const EIO: i32 = 5;
+pub(crate) const EIO: i32 = 5;
 
 /// A job that the store has taken.
 #[derive(Debug)]

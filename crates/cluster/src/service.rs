@@ -30,7 +30,7 @@ use dolmen_codec::pool::{
 use dolmen_codec::verb::{
     Audit, ContSpec, ContVerb, Finding, Reply, SpaceReport, Usage, Verb, system_container,
 };
-use dolmen_env::Rng;
+use dolmen_env::Secrets;
 use dolmen_types::{
     ContNo, Epoch, Error, Head, Invalid, Label, PoolMap, PropId, PropValue, Props, RequestId, Result,
     TargetState, Uuid,
@@ -122,7 +122,7 @@ struct State {
     pool_props: Props,
     next_cont: u32,
     reserved_cont: u32,
-    rng: Rng,
+    secrets: Secrets,
     repeats: Box<Repeats>,
     /// When what is asked for now is.
     now: Epoch,
@@ -233,7 +233,7 @@ impl Service {
         targets.ask_all(|_| plain(no, Verb::Cont(ContVerb::Create(spec)))).map(|_| ())
     }
 
-    /// Reads the records and makes good what a crash cut short. `rng` draws the hash keys of containers.
+    /// Reads the records and makes good what a crash cut short. The hash keys of containers are drawn from `secrets`.
     ///
     /// # Errors
     /// `Corrupt` for a record that cannot be read; what a target answers. An intent that a target cannot
@@ -242,14 +242,14 @@ impl Service {
         targets: &Targets<T>,
         hlc: Hlc,
         identity: PoolIdentity,
-        rng: Rng,
+        secrets: Secrets,
     ) -> Result<Self> {
         targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Latest))?;
         hlc.merge(targets.newest_epoch());
         let now = hlc.tick();
         targets.refuse_older(now);
         store::lift_clocks(targets, now)?;
-        let state = change::load(targets, rng)?;
+        let state = change::load(targets, secrets)?;
         targets.parts().keep_closed(change::rolling_back(&state));
         // Who was evicted before the service was started anew may have been told so by this engine alone.
         state.conts.iter().for_each(|(&no, cont)| targets.parts().note_evicted(no, &cont.record.props, 0));

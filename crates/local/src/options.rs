@@ -4,8 +4,8 @@ use crate::error::{Error, Result};
 use crate::record::{PoolRecord, Spread};
 use core::time::Duration;
 use dolmen_engine::{CHECKPOINT_LOG_BYTES_MIN, TargetConfig};
-use dolmen_env::{RealOptions, Rng, cpu_count};
-use dolmen_types::{Label, TargetNo, Uuid, limits, uuid_of_random};
+use dolmen_env::{RealOptions, cpu_count};
+use dolmen_types::{Label, TargetNo, Uuid, limits};
 use std::path::PathBuf;
 
 /// Memory of a pool unless it says otherwise: what a laptop can spare.
@@ -108,8 +108,8 @@ pub struct OpenOptions {
 }
 
 impl PoolOptions {
-    /// The record of a new pool. `device_bytes` is the size of its smallest device.
-    pub(crate) fn record(&self, device_bytes: u64, rng: &mut Rng) -> Result<PoolRecord> {
+    /// The record of a new pool. `device_bytes` is the size of its smallest device; `drawn` is its id unless one is wanted.
+    pub(crate) fn record(&self, device_bytes: u64, drawn: Uuid) -> Result<PoolRecord> {
         let targets = if self.targets == 0 {
             u16::try_from(cpu_count().min(limits::TARGETS_MAX)).expect("limited by TARGETS_MAX")
         } else {
@@ -121,7 +121,6 @@ impl PoolOptions {
             if self.capacity_bytes == 0 { device_bytes.min(CAPACITY_BYTES_MAX) } else { self.capacity_bytes };
         let capacity_bytes = capacity_bytes / u64::from(targets);
         let sizes = TargetConfig::default();
-        let drawn = uuid_of_random(rng.next_u128());
         let record = PoolRecord {
             uuid: self.uuid.unwrap_or(drawn),
             label: self.label.clone(),

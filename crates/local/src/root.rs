@@ -11,8 +11,8 @@ use dolmen_cluster::{Absent, Hlc, Part, Pool, PoolIdentity, Service, Targets};
 use dolmen_codec::Transport;
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
-use dolmen_env::{Clock, Disk, Media, RealClock, RealDisk, RealOptions, RealRoot, Rng};
-use dolmen_types::{Label, PoolMap, TargetInfo, TargetNo, TargetState, Uuid};
+use dolmen_env::{Clock, Disk, Media, RealClock, RealDisk, RealOptions, RealRoot, Secrets};
+use dolmen_types::{Label, PoolMap, TargetInfo, TargetNo, TargetState, Uuid, uuid_of_random};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -179,7 +179,7 @@ impl Opened {
         }
         let targets = Targets::with_parts(stores, parts)?;
         let identity = PoolIdentity { map: pool_map(&record, options.rank), label: record.label.clone() };
-        let service = Service::open(&targets, Hlc::new(clock), identity, Rng::from_entropy()?)?;
+        let service = Service::open(&targets, Hlc::new(clock), identity, Secrets::System)?;
         LocalPool::start(Pool::new(targets, service), (root, record), bulk, recoveries, options)
     }
 
@@ -563,7 +563,6 @@ enum Existing {
 
 /// Makes the targets, then the records.
 fn fill(root: &RealRoot, bulk: Option<&RealRoot>, options: &PoolOptions) -> Result<()> {
-    let mut rng = Rng::from_entropy()?;
     let (mut device_bytes, mut free_bytes) = (u64::MAX, u64::MAX);
     for place in [Some(root), bulk].into_iter().flatten() {
         let disk = RealDisk::open(place.path())?;
@@ -573,7 +572,7 @@ fn fill(root: &RealRoot, bulk: Option<&RealRoot>, options: &PoolOptions) -> Resu
         let space = disk.space()?;
         (device_bytes, free_bytes) = (device_bytes.min(space.total_bytes), free_bytes.min(space.free_bytes));
     }
-    let mut record = options.record(device_bytes, &mut rng)?;
+    let mut record = options.record(device_bytes, uuid_of_random(Secrets::System.next_u128()?))?;
     refuse_too_large(root, bulk, options.capacity_bytes)?;
     let needed_bytes = bytes_at_first(&record);
     if needed_bytes > free_bytes {

@@ -8,7 +8,7 @@ mod watched;
 
 use dolmen_cluster::{Hlc, PoolIdentity, Service, Targets};
 use dolmen_codec::{TargetStore, Transport};
-use dolmen_env::{Clock, Rng};
+use dolmen_env::{Clock, Rng, Secrets};
 use dolmen_types::{PoolMap, TargetInfo, TargetState, Uuid};
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ fn pool_of<T: TargetStore + 'static>(stores: Vec<T>, clock: Arc<dyn Clock>) -> A
     let targets = Targets::new(stores).unwrap();
     Service::create(&targets).unwrap();
     let identity = PoolIdentity { map, label: None };
-    let service = Service::open(&targets, Hlc::new(clock), identity, Rng::from_seed(1)).unwrap();
+    let service =
+        Service::open(&targets, Hlc::new(clock), identity, Secrets::Repeatable(Rng::from_seed(1))).unwrap();
     Arc::new(dolmen_cluster::Pool::new(targets, service))
 }
 

@@ -117,7 +117,7 @@ fn serve(stores: Vec<Target>, clock: &SimClock, is_new: bool) -> Served {
     }
     let identity = PoolIdentity { map, label: None };
     let hlc = Hlc::new(Arc::new(clock.clone()));
-    let service = Service::open(&targets, hlc, identity, Rng::from_seed(1)).unwrap();
+    let service = Service::open(&targets, hlc, identity, Secrets::Repeatable(Rng::from_seed(1))).unwrap();
     Served::new(targets, service)
 }
 

@@ -14,21 +14,22 @@ use super::{
     SNAPSHOT_ATTEMPTS, SNAPSHOTS_MAX, State, props,
 };
 use crate::dispatch::{Targets, plain};
+use crate::owned::EIO;
 use dolmen_codec::TargetStore;
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::order::HashKey;
 use dolmen_codec::pool::{ContHandle, ContName, PoolReply};
 use dolmen_codec::verb::{ContVerb, Verb};
-use dolmen_env::Rng;
+use dolmen_env::Secrets;
 use dolmen_types::{
-    ContNo, Epoch, Error, Head, Invalid, Key, Label, PropId, PropValue, Props, RequestId, Result, Uuid,
-    limits,
+    ContNo, Epoch, Error, Head, Invalid, Key, Label, PropId, PropValue, Props, RequestId, Result, TargetNo,
+    Uuid, limits,
 };
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads everything that is on record.
-pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<State> {
+pub(super) fn load<T: TargetStore>(targets: &Targets<T>, secrets: Secrets) -> Result<State> {
     let mut state = State {
         conts: BTreeMap::new(),
         by_label: BTreeMap::new(),
@@ -37,7 +38,7 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
         pool_props: Props::new(),
         next_cont: 1,
         reserved_cont: 1,
-        rng,
+        secrets,
         repeats: Box::default(),
         now: Epoch::ZERO,
     };
@@ -256,7 +257,7 @@ pub(super) fn create<T: TargetStore>(
     kept.entry(PropId::CO_OWNER).or_insert_with(|| principal(head.cred.uid));
     kept.entry(PropId::CO_OWNER_GROUP).or_insert_with(|| principal(head.cred.gid));
     let (no, reserved) = take_number(state)?;
-    let hash_key = HashKey(state.rng.next_u128().to_le_bytes());
+    let hash_key = drawn(&mut state.secrets)?;
     let record = ContRecord { uuid, label, hash_key, oid_limit: 1, props: kept };
     let mut cont = Cont::new(record);
     cont.unfinished = Some(Intent::Create);
@@ -282,6 +283,12 @@ pub(super) fn create<T: TargetStore>(
     let cont = state.conts.get_mut(&no).expect("inserted above");
     cont.unfinished = None;
     Ok(cont.handle(no))
+}
+
+/// A hash key from which no other follows: whoever opens a container is told its own.
+fn drawn(secrets: &mut Secrets) -> Result<HashKey> {
+    let no_entropy = |_entropy| Error::Io { target: TargetNo(0), errno: EIO };
+    Ok(HashKey(secrets.next_u128().map_err(no_entropy)?.to_le_bytes()))
 }
 
 /// Puts a container on record that is about to be made, with what its creator is told then.

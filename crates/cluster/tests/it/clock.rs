@@ -8,7 +8,7 @@ use dolmen_codec::verb::{
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_engine::{Devices, Target, TargetConfig};
 use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
-use dolmen_env::{Rng, SimClock};
+use dolmen_env::{Rng, Secrets, SimClock};
 use dolmen_types::{
     Cond, ContNo, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, PoolMap, Props, TargetInfo,
     TargetNo, TargetState, TxId, Uuid,
@@ -37,7 +37,13 @@ fn pool(targets: Targets<Target>, clock: &SimClock) -> Pool<Target> {
     let info = TargetInfo { rank: 0, state: TargetState::UpIn };
     let map = PoolMap { version: 1, pool: Uuid::from_u128(5), targets: vec![info; targets.count()] };
     let hlc = Hlc::new(Arc::new(clock.clone()));
-    let service = Service::open(&targets, hlc, PoolIdentity { map, label: None }, Rng::from_seed(1)).unwrap();
+    let service = Service::open(
+        &targets,
+        hlc,
+        PoolIdentity { map, label: None },
+        Secrets::Repeatable(Rng::from_seed(1)),
+    )
+    .unwrap();
     Pool::new(targets, service)
 }
 

@@ -6,7 +6,7 @@
 mod watched;
 
 use dolmen_cluster::{Hlc, PoolIdentity, Service, Targets};
-use dolmen_env::{Clock, Rng};
+use dolmen_env::{Clock, Rng, Secrets};
 use dolmen_types::{PoolMap, TargetInfo, TargetState, Uuid};
 use std::sync::Arc;
 
@@ -23,7 +23,9 @@ fn pool_on<T: dolmen_codec::TargetStore + 'static>(
         Service::create(&stores).unwrap();
     }
     let identity = PoolIdentity { map, label: None };
-    let service = Service::open(&stores, Hlc::new(Arc::clone(clock)), identity, Rng::from_seed(1)).unwrap();
+    let service =
+        Service::open(&stores, Hlc::new(Arc::clone(clock)), identity, Secrets::Repeatable(Rng::from_seed(1)))
+            .unwrap();
     Arc::new(dolmen_cluster::Pool::new(stores, service))
 }
 

@@ -5,4 +5,5 @@ mod common;
 mod directory;
 mod owners;
 mod queues;
+mod secrets;
 mod two_processes;

@@ -95,7 +95,12 @@ fn serve(
     let info = TargetInfo { rank: 0, state: TargetState::UpIn };
     let map = PoolMap { version: 1, pool: Uuid::from_u128(5), targets: vec![info; targets.count()] };
     let identity = PoolIdentity { map, label: None };
-    let service = Service::open(&targets, Hlc::new(Arc::new(clock.clone())), identity, Rng::from_seed(1))?;
+    let service = Service::open(
+        &targets,
+        Hlc::new(Arc::new(clock.clone())),
+        identity,
+        Secrets::Repeatable(Rng::from_seed(1)),
+    )?;
     Ok(Arc::new(dolmen_cluster::Pool::new(targets, service)))
 }
 

@@ -8,10 +8,10 @@ use dolmen_codec::verb::{
     Fetch, FetchIod, Mutation, NewValue, Payload, ReadAt, Reply, Update, UpdateIod, Verb, Want,
 };
 use dolmen_codec::{Answer, Ask, Request, Transport};
-use dolmen_env::{Clock, Rng, SimClock};
+use dolmen_env::{Clock, Rng, Secrets, SimClock};
 use dolmen_types::{
-    Cond, ContNo, Epoch, Error, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Oid, PoolMap, Props,
-    TargetInfo, TargetNo, TargetState, TxId, Uuid,
+    Cond, ContNo, Credentials, Epoch, Error, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Oid, PoolMap,
+    Props, TargetInfo, TargetNo, TargetState, TxId, Uuid,
 };
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -50,7 +50,12 @@ impl World {
         let info = TargetInfo { rank: 0, state: TargetState::UpIn };
         let map = PoolMap { version: 1, pool: Uuid::from_u128(5), targets: vec![info; targets.count()] };
         let identity = PoolIdentity { map, label: None };
-        let service = Service::open(&targets, Hlc::new(self.arc_clock()), identity, Rng::from_seed(1))?;
+        let service = Service::open(
+            &targets,
+            Hlc::new(self.arc_clock()),
+            identity,
+            Secrets::Repeatable(Rng::from_seed(1)),
+        )?;
         Ok(Pool::new(targets, service))
     }
 
@@ -64,7 +69,13 @@ impl World {
 }
 
 pub(crate) fn ask(pool: &Pool<Store>, verb: PoolVerb<'_>) -> Result<PoolReply, Error> {
-    match pool.call(Request { token: 1, head: Head::default(), ask: Ask::Pool(verb) }).result? {
+    ask_by(pool, 0, verb)
+}
+
+/// As `ask`, by this user.
+fn ask_by(pool: &Pool<Store>, uid: u32, verb: PoolVerb<'_>) -> Result<PoolReply, Error> {
+    let head = Head { cred: Credentials { uid, ..Credentials::default() }, ..Head::default() };
+    match pool.call(Request { token: 1, head, ask: Ask::Pool(verb) }).result? {
         Answer::Pool(reply) => Ok(reply),
         Answer::Target(other) => panic!("{other:?}"),
     }
@@ -172,11 +183,22 @@ pub(crate) fn commit(
     tx: TxId,
     writes: &[(u16, u64, &[u8])],
 ) -> Result<Epoch, Error> {
+    commit_by(pool, 0, cont, tx, writes)
+}
+
+/// As `commit`, by this user.
+pub(crate) fn commit_by(
+    pool: &Pool<Store>,
+    uid: u32,
+    cont: ContNo,
+    tx: TxId,
+    writes: &[(u16, u64, &[u8])],
+) -> Result<Epoch, Error> {
     let part = |&(target, dkey, value): &(u16, u64, &[u8])| {
         (TargetNo(target), vec![Mutation::Update(owned_update(dkey, value))])
     };
     let parts = writes.iter().map(part).collect();
-    match ask(pool, PoolVerb::TxCommit(TxCommit { cont, tx, epoch: tx.begin, parts }))? {
+    match ask_by(pool, uid, PoolVerb::TxCommit(TxCommit { cont, tx, epoch: tx.begin, parts }))? {
         PoolReply::Epoch(epoch) => Ok(epoch),
         other => panic!("{other:?}"),
     }

@@ -9,7 +9,7 @@ use dolmen_codec::verb::{ContVerb, Mutation, Prepare, ReadAt, Reply, Verb};
 use dolmen_codec::{
     Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
 };
-use dolmen_env::{Clock, Rng, SimClock, scope};
+use dolmen_env::{Clock, Rng, Secrets, SimClock, scope};
 use dolmen_types::{
     Cond, ContNo, Epoch, Error, Head, PoolMap, Props, RequestId, TargetInfo, TargetNo, TargetState, TxId,
     Uuid,
@@ -302,7 +302,8 @@ fn open(clock: &SimClock, wire: &Arc<Wire>, own: Vec<Store>) -> Result<Pool<Stor
     let stores = own.into_iter().chain(part.stores()?.into_iter().map(Store::Elsewhere)).collect();
     let targets = Targets::with_parts(stores, vec![part])?;
     let arc_clock: Arc<dyn Clock> = Arc::new(clock.clone());
-    let service = Service::open(&targets, Hlc::new(arc_clock), identity(), Rng::from_seed(1))?;
+    let service =
+        Service::open(&targets, Hlc::new(arc_clock), identity(), Secrets::Repeatable(Rng::from_seed(1)))?;
     Ok(Pool::new(targets, service))
 }
 
