@@ -8,6 +8,7 @@ use crate::copy::borrowed_mutations;
 use crate::dispatch::Targets;
 use crate::resolve;
 use crate::tell::{self, Asked, Telling};
+use crate::whose;
 use core::time::Duration;
 use dolmen_codec::pool::TxCommit;
 use dolmen_codec::verb::{Prepare, Reply, TxState, Verb};
@@ -21,7 +22,8 @@ const EARLIER_WAIT: Duration = Duration::from_millis(30);
 
 /// Commits a transaction; the epoch of its writes.
 ///
-/// Sending a committed transaction again returns its epoch, within the targets' retention.
+/// Sending a committed transaction again returns its epoch, within the targets' retention. Another user's, or one that
+/// does something else, is another one, whatever number the client has given it.
 ///
 /// # Errors
 /// `TxRestart` on a conflict; `InDoubt` if the outcome is unknown; `Invalid` for a transaction that names a
@@ -31,17 +33,19 @@ pub(crate) fn commit<T: TargetStore>(
     head: &Head,
     commit: TxCommit<'_>,
 ) -> Result<Epoch> {
-    let TxCommit { cont, tx, epoch, mut parts } = commit;
-    parts.sort_by_key(|part| part.0);
-    let participants: SmallVec<[TargetNo; 4]> = parts.iter().map(|part| part.0).collect();
+    let mut commit = commit;
+    commit.parts.sort_by_key(|part| part.0);
+    let participants: SmallVec<[TargetNo; 4]> = commit.parts.iter().map(|part| part.0).collect();
     if !participants.is_sorted_by(|a, b| a < b) || participants.iter().any(|p| p.index() >= targets.count()) {
         return Err(Invalid::Argument.into());
     }
-    if parts.iter().any(|(_, mutations)| !(1..=limits::TX_MUTATIONS_MAX).contains(&mutations.len())) {
+    if commit.parts.iter().any(|(_, mutations)| !(1..=limits::TX_MUTATIONS_MAX).contains(&mutations.len())) {
         return Err(Invalid::Count.into());
     }
-    let Some(&leader) = participants.first() else { return Ok(epoch) };
+    let Some(&leader) = participants.first() else { return Ok(commit.epoch) };
     tell::tell_on(targets);
+    let tx = whose::number_of(&commit, head.cred);
+    let TxCommit { cont, epoch, mut parts, .. } = commit;
     if participants.len() == 1 {
         let (_, mutations) = parts.remove(0);
         let verb = Verb::Prepare(Prepare { tx, epoch, leader, participants, mutations });

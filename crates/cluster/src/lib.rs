@@ -25,6 +25,7 @@ mod parts;
 mod pool;
 mod service;
 mod tell;
+mod whose;
 
 pub use dispatch::Targets;
 pub use elsewhere::{Absent, Elsewhere};

@@ -25,6 +25,7 @@ mod on_model {
     mod service;
     mod service_crash;
     mod service_repeats;
+    mod whose;
 }
 
 #[path = "cases"]
@@ -56,4 +57,5 @@ mod on_engine {
     mod service;
     mod service_crash;
     mod service_repeats;
+    mod whose;
 }
