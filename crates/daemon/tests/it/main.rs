@@ -28,6 +28,7 @@ mod ranks;
 mod raw;
 mod relay;
 mod repetitions;
+mod resent;
 mod restarts;
 mod served;
 mod taken;

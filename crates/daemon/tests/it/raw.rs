@@ -165,8 +165,19 @@ impl Raw {
     /// The frame of a request, with its payload and what follows that.
     pub(crate) fn frame(&mut self, token: u64, slot: PoolSlot, ask: &Ask<'_>) -> Vec<u8> {
         let caller = self.caller(token, slot);
+        self.framed(&caller, ask)
+    }
+
+    /// The same of another client, under this id.
+    pub(crate) fn frame_by(&mut self, id: RequestId, token: u64, slot: PoolSlot, ask: &Ask<'_>) -> Vec<u8> {
+        let mut caller = self.caller(token, slot);
+        caller.head.id = id;
+        self.framed(&caller, ask)
+    }
+
+    fn framed(&self, caller: &Caller, ask: &Ask<'_>) -> Vec<u8> {
         let mut frame = Vec::new();
-        let parts = encode_request(&mut frame, &caller, ask).unwrap();
+        let parts = encode_request(&mut frame, caller, ask).unwrap();
         let payload = parts.concat();
         frame.extend_from_slice(&payload);
         if self.has_sum(&payload) {
