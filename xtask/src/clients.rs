@@ -342,7 +342,11 @@ const PATIENT_RANKS: (&str, &str) = ("OMPI_MCA_mpi_yield_when_idle", "1");
 
 fn client_command(setup: &Setup, program: &Path, way: Way, ranks: usize) -> Command {
     let mut command = Command::new("mpirun");
-    command.env(PATIENT_RANKS.0, PATIENT_RANKS.1).args(["-n", &ranks.to_string()]).arg(program);
+    command
+        .env(PATIENT_RANKS.0, PATIENT_RANKS.1)
+        .args(FREE_RANKS)
+        .args(["-n", &ranks.to_string()])
+        .arg(program);
     match way.system(setup) {
         None => command.args(["-a", "POSIX"]),
         Some(system) => {
@@ -352,6 +356,10 @@ fn client_command(setup: &Setup, program: &Path, way: Way, ranks: usize) -> Comm
     };
     command
 }
+
+/// Ranks run where there is room: bound to a processor each, as Open MPI has two by default, one of them shares its own with
+/// the daemon while the other waits for both.
+const FREE_RANKS: [&str; 2] = ["--bind-to", "none"];
 
 /// How long everybody rests before a run: daemons free and make ready at rest what was removed before, and what the kernel
 /// does for a process that has ended is done.

@@ -16,7 +16,7 @@ use dolmen_codec::acl::Acl;
 use dolmen_codec::pool::{ContHandle, PoolReply, PoolVerb};
 use dolmen_codec::{Answer, Ask, Outcome, Progress, QueueId, Request, Transport};
 use dolmen_engine::Recovery;
-use dolmen_env::{RealRoot, group_principal, owner_of, spawn, user_principal};
+use dolmen_env::{RealRoot, come_behind, group_principal, owner_of, spawn, user_principal};
 use dolmen_types::{Epoch, PoolMap, PropId, PropValue, Uuid};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -34,6 +34,9 @@ const SHORT_REST: Duration = Duration::from_millis(1);
 
 /// Between two looks at the parts of a pool at other engines: clients of one that was started anew wait so long.
 const PARTS_REST: Duration = Duration::from_millis(200);
+
+/// How far upkeep comes behind those that serve (nice(2)): it has a tenth of what one of them has, if all want to run.
+const BEHIND: i32 = 10;
 
 /// A pool in this process. `Send` and `Sync`; give clients an `Arc` of it.
 pub struct LocalPool {
@@ -278,6 +281,8 @@ fn start_thread(
 }
 
 fn keep_up(pool: &Pool<Store>, stop: &Stop) {
+    // Ignored: then it has its share as others have.
+    let _behind = come_behind(BEHIND);
     let mut rest = REST;
     while !stop.is_wanted() {
         let progress = pool.step();

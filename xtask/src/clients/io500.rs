@@ -3,7 +3,7 @@
 //! IO500 has no search of its own over DFS: a program is given that takes the words of its external script, finds pool and
 //! container in `FIND_POOL` and `FIND_CONT`, and says `MATCHED n/m` at the end.
 
-use super::{CONT, PATIENT_RANKS, Setup, Way, serve};
+use super::{CONT, FREE_RANKS, PATIENT_RANKS, Setup, Way, serve};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -107,6 +107,7 @@ fn client(setup: &Setup, io500: &Io500, way: Option<Way>, data: &Path, ranks: us
     let mut command = Command::new("mpirun");
     command
         .env(PATIENT_RANKS.0, PATIENT_RANKS.1)
+        .args(FREE_RANKS)
         .args(["-n", &ranks.to_string()])
         .arg(&io500.program)
         .arg(&settings);

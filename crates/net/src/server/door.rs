@@ -30,7 +30,7 @@ const ACCEPTED_AT_ONCE: usize = 64;
 
 /// How long this thread rests after it has done something while others serve. A crowd that it let in one by one would interrupt
 /// a client's requests as often; what is done at once interrupts one of them.
-const PACE: Duration = Duration::from_millis(4);
+const PACE: Duration = Duration::from_millis(10);
 
 /// How long to sleep, if no more connections can be taken, before it is tried again.
 const DEAF_REST: Duration = Duration::from_millis(100);
