@@ -4,8 +4,7 @@ use crate::buffer::{self, Filled, Pieces};
 use crate::cont::ContHandle;
 use crate::error::{Der, Result, der};
 use crate::event::{
-    Chained, Ending, Ev, Next, Start, at_once, ending_of, go, later, launch, launch_chain, launch_parts,
-    launch_rounds, run,
+    Chained, Ending, Ev, Next, Start, at_once, go, launch, launch_chain, launch_parts, launch_rounds, run,
 };
 use crate::handle::{self, Entry};
 use crate::io::code;
@@ -20,7 +19,6 @@ use dolmen_client::{
     Anchor, Array, ArrayPart, At, Cond, Event, FetchIod, Key, NewValue, ObjectType, Output, Page, Payload,
     Recx, UpdateIod, Want, Way, limits,
 };
-use dolmen_codec::now;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -101,45 +99,13 @@ extern "C" fn daos_array_create(
     oh: Out<Handle>,
     ev: Ev,
 ) -> c_int {
-    go_at(ev, coh, th, move |way, cont, when| async move {
-        let oh = oh.check()?;
+    go(ev, move |way| async move {
+        let cont = handle::cont(coh)?;
+        let (when, oh) = (When::of(th, &cont)?, oh.check()?);
         cont.check_writable()?;
-        let own = oid.oid();
-        if way == Way::Now {
-            let made = Array::create(&cont.client, when.at(), own, cell_size, chunk_size)?;
-            return oh.set(insert(&cont, oid, object::OPEN_RW, made)?);
-        }
-        let mut made = None;
-        let start = |event: &mut _| {
-            made = Some(Array::create_on(event, &cont.client, when.at(), own, cell_size, chunk_size)?);
-            Ok(())
-        };
-        ending_of(&cont.pool, start).await?.result?;
-        oh.set(insert(&cont, oid, object::OPEN_RW, made.ok_or(Der::MISC)?)?)
-    })
-}
-
-/// Carries an operation in a container out as `go` does. In a transaction it waits in the call, or if it has an event in
-/// the call that polls: what it reads is laid over what the transaction has written.
-fn go_at<F>(
-    ev: Ev,
-    coh: Handle,
-    th: Handle,
-    make: impl FnOnce(Way, Arc<ContHandle>, When) -> F + Send + 'static,
-) -> c_int
-where
-    F: Future<Output = Result<()>> + Send + 'static,
-{
-    der(|| {
-        let begun = || {
-            let cont = handle::cont(coh)?;
-            Ok((When::of(th, &cont)?, cont))
-        };
-        match begun() {
-            Ok((when, cont)) if when.is_tx() => later(ev, move || now(make(Way::Now, cont, when))),
-            Ok((when, cont)) => code(go(ev, move |way| make(way, cont, when))),
-            Err(error) => code(run(ev, || Err(error))),
-        }
+        let made =
+            Array::create_by(way, &cont.client, when.at(), oid.oid(), cell_size, chunk_size).await?;
+        oh.set(insert(&cont, oid, object::OPEN_RW, made)?)
     })
 }
 
@@ -155,15 +121,10 @@ extern "C" fn daos_array_open(
     oh: Out<Handle>,
     ev: Ev,
 ) -> c_int {
-    go_at(ev, coh, th, move |way, cont, when| async move {
-        let oh = oh.check()?;
-        let array = if way == Way::Now {
-            Array::open(&cont.client, when.at(), oid.oid())?
-        } else {
-            let start = |event: &mut _| Ok(Array::open_on(event, &cont.client, when.at(), oid.oid())?);
-            let ending = ending_of(&cont.pool, start).await?;
-            Array::opened(&cont.client, oid.oid(), ending.result, ending.buf)?
-        };
+    go(ev, move |way| async move {
+        let cont = handle::cont(coh)?;
+        let (when, oh) = (When::of(th, &cont)?, oh.check()?);
+        let array = Array::open_by(way, &cont.client, when.at(), oid.oid()).await?;
         let (cell_bytes, chunk_records) = (array.cell_bytes(), array.chunk_records());
         let opened = insert(&cont, oid, mode, array)?;
         cell_size.set_if_wanted(cell_bytes);
@@ -333,7 +294,7 @@ extern "C" fn daos_array_read(
         }
         let read = Read { ranges, len, pieces, iod };
         if ev.is_null() || used.when.is_tx() {
-            return later(ev, move || read.now(&used));
+            return code(go(ev, move |way| read.all(used, way)));
         }
         read.launch(used, ev)
     })
@@ -348,9 +309,9 @@ struct Read {
 }
 
 impl Read {
-    fn now(&self, used: &Use) -> Result<()> {
+    async fn all(self, used: Use, way: Way) -> Result<()> {
         let mut buf = buffer::take(self.len)?;
-        let read = used.array.read(used.when.at(), &self.ranges, &mut buf);
+        let read = used.array.read_by(way, used.when.at(), &self.ranges, &mut buf).await;
         let done = read.map_err(Der::from).and_then(|read| {
             self.pieces.pen()?.write(0, &buf[..self.len])?;
             self.tell(read.records, read.short_records)
@@ -493,7 +454,8 @@ extern "C" fn daos_array_get_size(oh: Handle, th: Handle, size: Out<u64>, ev: Ev
     der(|| {
         let used = Use::to_read(oh, th)?;
         if ev.is_null() || used.when.is_tx() {
-            return later(ev, move || size.set(used.array.size(used.when.at())?));
+            let ask = move |way| async move { size.set(used.array.size_by(way, used.when.at()).await?) };
+            return code(go(ev, ask));
         }
         let (array, object) = (used.array.clone(), used.array.object());
         let start =
@@ -513,10 +475,11 @@ extern "C" fn daos_array_stat(oh: Handle, th: Handle, stat: Out<CArrayStat>, ev:
         if !ev.is_null() && !used.when.is_tx() {
             return used.stat(stat, ev);
         }
-        later(ev, move || {
-            let found = used.array.stat(used.when.at())?;
+        let look = move |way| async move {
+            let found = used.array.stat_by(way, used.when.at()).await?;
             stat.set(CArrayStat { size: found.size, max_epoch: found.max_epoch.0 })
-        })
+        };
+        code(go(ev, look))
     })
 }
 

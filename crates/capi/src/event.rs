@@ -20,7 +20,7 @@ use core::ffi::{c_int, c_uint};
 use core::mem::offset_of;
 use dolmen_client::{Wait, Way};
 use dolmen_codec::{give_way, now};
-use queue::{Chain, PutOff, Rounds, Step, Task};
+use queue::{Chain, Rounds, Step, Task};
 pub(crate) use queue::{Chained, Ending, Finish, Next, Queue, Start, is_in_callback};
 
 pub(crate) use state::Callback;
@@ -190,50 +190,34 @@ pub(crate) async fn ending_of(
     }
 }
 
-/// Carries an operation out: now without an event, and with one when somebody polls or tests, until which it is under
-/// way. For what takes many requests, each after the answer to another.
-///
-/// # Errors
-/// Without an event, those of the operation; with one, `NO_PERM` if it cannot be launched.
-pub(crate) fn later(ev: Ev, body: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
-    if ev.is_null() {
-        return body();
-    }
-    let (queue, place) = locate(ev)?;
-    queue.put_off(place, ev, PutOff::Operation(Box::new(move || der(body)), Der::CANCELED.code()))
-}
-
 /// Carries an operation out now, and ends its event when somebody polls or tests: for what only changes this process's
 /// part of a transaction, in which the order of calls counts.
 ///
 /// # Errors
-/// As [`later`].
+/// Without an event, those of the operation; with one, `NO_PERM` if it cannot be launched.
 pub(crate) fn at_once(ev: Ev, body: impl FnOnce() -> Result<()>) -> Result<()> {
     if ev.is_null() {
         return body();
     }
-    let (queue, place) = locate(ev)?;
-    queue.check_ready(place)?;
-    let error = der(body);
-    queue.put_off(place, ev, PutOff::Done(error))
+    ended_at_once(ev, || der(body))
 }
 
-/// As [`later`], for a `dfs_*` function: `read` reads in the call what that was given, and makes of it what is carried out.
-/// Names, lists and sizes are the program's again when the call has returned.
-pub(crate) fn later_posix<F>(ev: Ev, read: impl FnOnce() -> PosixResult<F>) -> c_int
+/// As [`at_once`], for a `dfs_*` function that has nothing to ask: `read` reads in the call what that was given, and what is
+/// wrong with it is not the event's.
+pub(crate) fn at_once_posix<F>(ev: Ev, read: impl FnOnce() -> PosixResult<F>) -> c_int
 where
-    F: FnOnce() -> PosixResult<()> + Send + 'static,
+    F: FnOnce() -> PosixResult<()>,
 {
     errno(|| {
-        if ev.is_null() {
-            return read()?();
-        }
-        let (queue, place) = locate(ev)?;
-        queue.check_ready(place)?;
         let body = read()?;
-        let canceled = Errno::from(Der::CANCELED).0;
-        Ok(queue.put_off(place, ev, PutOff::Operation(Box::new(move || errno(body)), canceled))?)
+        if ev.is_null() { body() } else { Ok(ended_at_once(ev, || errno(body))?) }
     })
+}
+
+fn ended_at_once(ev: Ev, body: impl FnOnce() -> c_int) -> Result<()> {
+    let (queue, place) = locate(ev)?;
+    queue.check_ready(place)?;
+    queue.end_later(place, ev, body())
 }
 
 /// Launches an operation of a pool: `start` submits it to the client's event, and `finish` makes its outcome the

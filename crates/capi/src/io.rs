@@ -4,7 +4,7 @@ mod sizes;
 
 use crate::buffer::{self, Filled, Pieces};
 use crate::error::{Der, Result, der};
-use crate::event::{Chained, Ending, Ev, Finish, at_once, ending_of, go, launch_chain, launch_with};
+use crate::event::{Chained, Ending, Ev, Finish, at_once, go, launch_chain, launch_with};
 use crate::handle;
 use crate::object::ObjectHandle;
 use crate::raw::{In, Out};
@@ -12,7 +12,7 @@ use crate::tx::When;
 use crate::types::{Handle, Iov, SgList};
 use core::ffi::{c_int, c_uint};
 use dolmen_client::{
-    Cond, Error, Event, FetchIod, Fetched, FetchedIod, IoBuf, Key, NewValue, Output, Payload, Recx,
+    At, Cond, Error, Event, FetchIod, Fetched, FetchedIod, IoBuf, Key, NewValue, Output, Payload, Recx,
     UpdateIod, Want, Way, limits,
 };
 use dolmen_codec::now;
@@ -121,7 +121,7 @@ pub(crate) fn update(
     }
     if !cond.is_none() && iods.iter().any(|iod| is_large(&iod.value)) {
         let (client, dkey) = (object.client.clone(), dkey.to_vec());
-        let update = |way| async move { Ok(client.update_by(way, &dkey, cond, &iods).await.map(drop)?) };
+        let update = |way| async move { Ok(client.update_by(way, At::Latest, &dkey, cond, &iods).await.map(drop)?) };
         return code(go(ev, update));
     }
     let start = |event: &mut _| Ok(object.client.update_on(event, when.at(), dkey, cond, iods.into_vec())?);
@@ -270,13 +270,17 @@ fn fetch(
         return Err(Der::INVAL);
     }
     let questions = sizes::unknown(&lists, cond)?;
-    if questions.is_empty() && (lists.nr == 1 || ev.is_null()) {
+    if questions.is_empty() && (ev.is_null() || (lists.nr == 1 && !when.is_tx())) {
         return fetch_known(object, when, dkey, cond, lists, ev);
+    }
+    if questions.is_empty() && lists.nr == 1 {
+        // What is wrong with it is not the event's.
+        plan(&lists, cond, &[])?;
     }
     let (object, when) = (Arc::clone(object), when.clone());
     let read = Reading { source: Source { object, when, dkey: dkey.to_vec(), cond }, lists };
     if ev.is_null() || read.source.when.is_tx() {
-        return at_once(ev, || now(read.all(questions, Way::Now)));
+        return code(go(ev, move |way| read.all(questions, way)));
     }
     if questions.is_empty() {
         return read.launch_several(ev);
@@ -349,12 +353,9 @@ impl Source {
     async fn read(&self, lists: Lists, is_done: &[bool], way: Way) -> Result<()> {
         let (wants, fetching, len) = plan(&lists, self.cond, is_done)?;
         let (cond, mut buf) = (fetching.whole_cond, buffer::take(len)?);
-        if way == Way::Now {
-            let fetched = self.object.client.fetch(self.when.at(), &self.dkey, cond, &wants, &mut buf);
-            return code(fetching.arrived(fetched, buf));
-        }
-        let ending = ending_of(&self.object.cont.pool, |event| self.start(cond, &wants, buf, event)).await?;
-        code(fetching.end(ending))
+        let (client, at) = (&self.object.client, self.when.at());
+        let fetched = client.fetch_by(way, at, &self.dkey, cond, &wants, &mut buf).await;
+        code(fetching.arrived(fetched, buf))
     }
 
     fn start(&self, cond: Cond, wants: &[FetchIod], buf: IoBuf, event: &mut Event) -> Result<()> {

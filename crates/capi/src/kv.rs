@@ -2,7 +2,7 @@
 
 use crate::buffer;
 use crate::error::{Der, Result, der};
-use crate::event::{Ending, Ev, launch, run};
+use crate::event::{Ending, Ev, go, launch, run};
 use crate::handle::{self, Entry};
 use crate::io;
 use crate::list::{KeyDesc, Listing, dkeys};
@@ -107,6 +107,15 @@ extern "C" fn daos_kv_get(
         if ev.is_null() {
             let found = object.fetch(when.at(), dkey, cond, &iods, &mut own);
             return io::code(got(found.map(|found| found[0].size_bytes), &own, size, buf, room_bytes));
+        }
+        if when.is_tx() {
+            let (kv, dkey) = (Arc::clone(&kv), dkey.to_vec());
+            let get = move |way| async move {
+                let object = &kv.object.client;
+                let found = object.fetch_by(way, when.at(), &dkey, cond, &iods, &mut own).await;
+                io::code(got(found.map(|found| found[0].size_bytes), &own, size, buf, room_bytes))
+            };
+            return io::code(go(ev, get));
         }
         let start = |event: &mut _| Ok(object.fetch_on(event, when.at(), dkey, cond, &iods, own)?);
         launch(ev, &kv.object.cont.pool, start, move |ending| {

@@ -2,11 +2,11 @@
 
 use crate::buffer::Pieces;
 use crate::error::{Der, Result, der};
-use crate::event::{Chained, Ending, Ev, ending_of, go, launch, launch_chain, run};
+use crate::event::{Chained, Ending, Ev, go, launch, launch_chain, run};
 use crate::handle;
 use crate::io::CRecx;
 use crate::io::code;
-use crate::object::{ObjectHandle, found};
+use crate::object::ObjectHandle;
 use crate::raw::{In, Out};
 use crate::tx::When;
 use crate::types::{CAnchor, EpochRange, Handle, Iov, SgList};
@@ -61,11 +61,15 @@ pub(crate) fn dkeys(object: &Arc<ObjectHandle>, when: &When, listing: Listing, e
     let Some(Begun { mut anchor, page, part_end }) = listing.begin()? else {
         return code(run(ev, || listing.nr.set(0)));
     };
-    if ev.is_null() {
-        let keys = object.client.list_dkeys(when.at(), &mut anchor, page);
-        return code(listing.end_part(object, part_end, keys.map(|keys| (keys, anchor))));
-    }
     let own = Arc::clone(object);
+    if ev.is_null() || when.is_tx() {
+        let when = when.clone();
+        let list = move |way| async move {
+            let keys = own.client.list_dkeys_by(way, when.at(), &mut anchor, page).await;
+            code(listing.end_part(&own, part_end, keys.map(|keys| (keys, anchor))))
+        };
+        return code(go(ev, list));
+    }
     let start = |event: &mut _| Ok(object.client.list_dkeys_on(event, when.at(), anchor, page)?);
     let end = move |ending: Ending| listing.end_part(&own, part_end, listed(ending));
     launch(ev, &object.cont.pool, start, end)
@@ -99,9 +103,13 @@ extern "C" fn daos_obj_list_akey(
         let Some(Begun { mut anchor, page, .. }) = listing.begin()? else {
             return code(run(ev, || listing.nr.set(0)));
         };
-        if ev.is_null() {
-            let keys = object.client.list_akeys(when.at(), dkey, &mut anchor, page);
-            return code(listing.end(keys.map(|keys| (keys, anchor))));
+        if ev.is_null() || when.is_tx() {
+            let dkey = dkey.to_vec();
+            let list = move |way| async move {
+                let keys = object.client.list_akeys_by(way, when.at(), &dkey, &mut anchor, page).await;
+                code(listing.end(keys.map(|keys| (keys, anchor))))
+            };
+            return code(go(ev, list));
         }
         let start = |event: &mut _| Ok(object.client.list_akeys_on(event, when.at(), dkey, anchor, page)?);
         launch(ev, &object.cont.pool, start, move |ending| listing.end(listed(ending)))
@@ -224,7 +232,10 @@ extern "C" fn daos_obj_list_recx(
         if !incr_order {
             return code(go(ev, move |way| walk.descend(lists, position, way)));
         }
-        if ev.is_null() { walk.now(&lists, position) } else { walk.launch(lists, position, ev) }
+        if ev.is_null() || walk.when.is_tx() {
+            return code(go(ev, move |way| walk.ascend(lists, position, way)));
+        }
+        walk.launch(lists, position, ev)
     })
 }
 
@@ -268,20 +279,14 @@ struct ExtentWalk {
 }
 
 impl ExtentWalk {
-    fn now(&self, lists: &Extents, mut position: Anchor) -> Result<()> {
+    async fn ascend(self, lists: Extents, mut position: Anchor, way: Way) -> Result<()> {
         loop {
             let found;
-            (found, position) = self.page_now(position, self.items_max)?;
+            (found, position) = self.page(position, self.items_max, way).await?;
             if !found.is_empty() || position.is_eof() {
                 return lists.give(&found, &position);
             }
         }
-    }
-
-    fn page_now(&self, mut position: Anchor, items_max: u32) -> Result<(Vec<ListedExtent>, Anchor)> {
-        let Self { object, when, dkey, akey, .. } = self;
-        let listed = object.client.list_extents(when.at(), dkey, akey, &mut position, items_max)?;
-        Ok((without_singles(listed), position))
     }
 
     fn start(&self, position: Anchor, items_max: u32, event: &mut Event) -> Result<()> {
@@ -289,13 +294,16 @@ impl ExtentWalk {
         Ok(object.client.list_extents_on(event, when.at(), dkey, akey, position, items_max)?)
     }
 
-    async fn page(&self, position: Anchor, items_max: u32, way: Way) -> Result<(Vec<ListedExtent>, Anchor)> {
-        if way == Way::Now {
-            return self.page_now(position, items_max);
-        }
-        let pool = &self.object.cont.pool;
-        let ending = ending_of(pool, |event| self.start(position, items_max, event)).await?;
-        extents_listed(ending)
+    async fn page(
+        &self,
+        mut position: Anchor,
+        items_max: u32,
+        way: Way,
+    ) -> Result<(Vec<ListedExtent>, Anchor)> {
+        let Self { object, when, dkey, akey, .. } = self;
+        let (client, at) = (&object.client, when.at());
+        let listed = client.list_extents_by(way, at, dkey, akey, &mut position, items_max).await?;
+        Ok((without_singles(listed), position))
     }
 
     /// Launches an ascending listing; what has only a single value in it takes another look.
@@ -344,12 +352,7 @@ impl ExtentWalk {
             return Ok(Some(u64::from_le_bytes(bytes)));
         }
         let flags = QueryFlags(QueryFlags::MAX.0 | QueryFlags::RECX.0);
-        let last = if way == Way::Now {
-            object.client.query(when.at(), flags, dkey, akey)?
-        } else {
-            let start = |event: &mut _| Ok(object.client.query_on(event, when.at(), flags, dkey, akey)?);
-            found(ending_of(&object.cont.pool, start).await?)?
-        };
+        let last = object.client.query_by(way, when.at(), flags, dkey, akey).await?;
         Ok(last.and_then(|last| last.recx).map(|last| last.end().unwrap_or(u64::MAX)))
     }
 

@@ -2,9 +2,9 @@
 
 use crate::cont::ContHandle;
 use crate::error::{Der, Result, der};
-use crate::event::{Chained, Ending, Ev, Finish, at_once, later, launch, launch_chain, launch_with, run};
+use crate::event::{Chained, Ending, Ev, Finish, at_once, go, launch, launch_chain, launch_with, run};
 use crate::handle::{self, Entry};
-use crate::io::{CRecx, cond};
+use crate::io::{CRecx, code, cond};
 use crate::life;
 use crate::raw::{In, Out};
 use crate::tx::When;
@@ -13,7 +13,7 @@ use crate::walk::Walk;
 use core::ffi::{c_int, c_uint};
 use dolmen_client::{
     Anchor, Array, Cond, Container, Epoch, Found, Object, ObjectClass, ObjectType, Oid, Output, Page,
-    QueryFlags,
+    QueryFlags, Way,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -284,8 +284,13 @@ extern "C" fn daos_obj_query_key(
             }
             Ok(())
         };
-        if ev.is_null() {
-            return give(object.client.query(when.at(), flags, own_dkey, own_akey)?);
+        if ev.is_null() || when.is_tx() {
+            let (dkey, akey) = (own_dkey.to_vec(), own_akey.to_vec());
+            let ask = move |way| async move {
+                let found = object.client.query_by(way, when.at(), flags, &dkey, &akey).await?;
+                give(found)
+            };
+            return code(go(ev, ask));
         }
         let start =
             |event: &mut _| Ok(object.client.query_on(event, when.at(), flags, own_dkey, own_akey)?);
@@ -334,40 +339,31 @@ extern "C" fn daos_obj_query_max_epoch(oh: Handle, th: Handle, epoch: Out<u64>, 
                 Ok(next)
             });
         }
-        later(ev, move || {
-            let mut newest = Epoch::ZERO;
-            each_value(&object.client, &when, |written, _dkey, _akey| {
-                newest = newest.max(written);
-                Ok(())
-            })?;
-            epoch.set(newest.0)
-        })
+        let look = move |way| async move { epoch.set(newest(way, &object.client, &when).await?.0) };
+        code(go(ev, look))
     })
 }
 
-/// Visits every visible value: when it was written, and under which keys.
-fn each_value(
-    object: &Object,
-    when: &When,
-    mut visit: impl FnMut(Epoch, &[u8], &[u8]) -> Result<()>,
-) -> Result<()> {
-    let mut dkeys = Anchor::default();
+/// When the newest visible value was written.
+async fn newest(way: Way, object: &Object, when: &When) -> Result<Epoch> {
+    let (mut newest, mut dkeys) = (Epoch::ZERO, Anchor::default());
     while !dkeys.is_eof() {
-        for dkey in object.list_dkeys(when.at(), &mut dkeys, Page::default())?.iter() {
+        for dkey in object.list_dkeys_by(way, when.at(), &mut dkeys, Page::default()).await?.iter() {
             let mut akeys = Anchor::default();
             while !akeys.is_eof() {
-                for akey in object.list_akeys(when.at(), dkey, &mut akeys, Page::default())?.iter() {
+                let page = object.list_akeys_by(way, when.at(), dkey, &mut akeys, Page::default()).await?;
+                for akey in page.iter() {
                     let mut extents = Anchor::default();
                     while !extents.is_eof() {
-                        for extent in object.list_extents(when.at(), dkey, akey, &mut extents, 1024)? {
-                            visit(extent.epoch, dkey, akey)?;
-                        }
+                        let at = when.at();
+                        let found = object.list_extents_by(way, at, dkey, akey, &mut extents, 1024).await?;
+                        newest = found.iter().map(|extent| extent.epoch).fold(newest, Epoch::max);
                     }
                 }
             }
         }
     }
-    Ok(())
+    Ok(newest)
 }
 
 /// Reads an object as it was at an epoch, and verifies every checksum on the way.

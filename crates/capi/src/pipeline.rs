@@ -9,9 +9,9 @@ mod run;
 mod value;
 
 use crate::error::{Der, Result, der, silent};
-use crate::event::{Ev, later};
+use crate::event::{Ev, go};
 use crate::handle;
-use crate::io::CIod;
+use crate::io::{CIod, code};
 use crate::list::KeyDesc;
 use crate::raw::{Out, allocate, release};
 use crate::tx::When;
@@ -199,6 +199,6 @@ extern "C" fn daos_pipeline_run(
         let out =
             RunOut { nr_iods, iods, anchor, nr_kds, kds, sgl_keys, sgl_recx, recx_size, sgl_agg, stats };
         let run = Run::of(object, when, program, flags, dkey, out)?;
-        later(ev, move || run.carry_out())
+        code(go(ev, move |way| run.carry_out(way)))
     })
 }

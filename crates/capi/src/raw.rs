@@ -49,6 +49,10 @@ impl<T> Copy for Out<T> {}
 unsafe impl<T> Send for In<T> {}
 // SAFETY: as above.
 unsafe impl<T> Send for Out<T> {}
+// SAFETY: as above; whoever has a shared one copies the address.
+unsafe impl<T> Sync for In<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Out<T> {}
 // SAFETY: as above.
 unsafe impl Send for Text {}
 

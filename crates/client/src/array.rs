@@ -6,7 +6,6 @@ use crate::at::At;
 use crate::chunks::{self, Group, dkey_of};
 use crate::client::unexpected;
 use crate::container::Container;
-use crate::event::{Event, Output};
 use crate::object::{Object, Page, grow};
 use crate::tx::{Staged, Tx};
 use core::future::ready;
@@ -22,7 +21,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 //= daos:src/client/array/dc_array.c akey '0', metadata under dkey 0
 const AKEY: &[u8] = b"0";
 const METADATA_DKEY: [u8; 8] = [0; 8];
-const METADATA_BYTES: usize = 24;
 const METADATA_MAGIC: u64 = 0xdaca_55a9_daca_55a9;
 /// Chunks removed in one transaction when a large array is cut outside of one: well below
 /// `limits::TX_MUTATIONS_MAX` also when all of them lie on one target.
@@ -105,9 +103,25 @@ impl Array {
         cell_bytes: u64,
         chunk_records: u64,
     ) -> Result<Self> {
+        now(Self::create_by(Way::Now, cont, at, oid, cell_bytes, chunk_records))
+    }
+
+    /// As [`Array::create`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Array::create`]; `Canceled` if the transaction was begun anew meanwhile.
+    pub async fn create_by(
+        way: Way,
+        cont: &Container,
+        at: At<'_>,
+        oid: Oid,
+        cell_bytes: u64,
+        chunk_records: u64,
+    ) -> Result<Self> {
         let array = Self::handle(cont, oid, cell_bytes, chunk_records)?;
         if array.object.object_type() == ObjectType::Array {
-            array.put_metadata(at, Cond::DKEY_INSERT)?;
+            let (bytes, cond) = (array.metadata(), Cond::DKEY_INSERT);
+            array.object.update_by(way, at, &METADATA_DKEY, cond, &[single_iod(&bytes)]).await?;
         }
         Ok(array)
     }
@@ -118,12 +132,20 @@ impl Array {
     /// `NotFound` if it was not created; `Invalid::ObjectId` unless the id is of type `ObjectType::Array` and
     /// the object holds an array's metadata.
     pub fn open(cont: &Container, at: At<'_>, oid: Oid) -> Result<Self> {
+        now(Self::open_by(Way::Now, cont, at, oid))
+    }
+
+    /// As [`Array::open`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Array::open`].
+    pub async fn open_by(way: Way, cont: &Container, at: At<'_>, oid: Oid) -> Result<Self> {
         if oid.object_type() != Some(ObjectType::Array) {
             return Err(Invalid::ObjectId.into());
         }
         let object = cont.object(oid)?;
         let mut buf = IoBuf::default();
-        object.get(at, &METADATA_DKEY, AKEY, &mut buf)?.ok_or(Error::NotFound)?;
+        object.get_by(way, at, &METADATA_DKEY, AKEY, &mut buf).await?.ok_or(Error::NotFound)?;
         Self::of_metadata(object, &buf)
     }
 
@@ -132,64 +154,6 @@ impl Array {
             bytes.chunks_exact(8).filter_map(|w| w.try_into().ok().map(u64::from_le_bytes)).collect();
         match words[..] {
             [METADATA_MAGIC, cell_bytes, chunk_records] => Self::checked(object, cell_bytes, chunk_records),
-            _ => Err(Invalid::ObjectId.into()),
-        }
-    }
-
-    /// Launches [`Array::create`], and gives the array that is there once that has succeeded.
-    ///
-    /// # Errors
-    /// As [`Object::update_on`]; `Invalid` as [`Array::create`].
-    pub fn create_on(
-        event: &mut Event,
-        cont: &Container,
-        at: At<'_>,
-        oid: Oid,
-        cell_bytes: u64,
-        chunk_records: u64,
-    ) -> Result<Self> {
-        let array = Self::handle(cont, oid, cell_bytes, chunk_records)?;
-        if array.object.object_type() == ObjectType::Array {
-            let value = NewValue::Single(Payload::Owned(IoBuf::from(&array.metadata()[..])));
-            let iod = UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value };
-            array.object.update_on(event, at, &METADATA_DKEY, Cond::DKEY_INSERT, vec![iod])?;
-        } else {
-            event.run(|| Ok(Output::Done))?;
-        }
-        Ok(array)
-    }
-
-    /// Launches the question that [`Array::open`] asks; [`Array::opened`] takes the answer.
-    ///
-    /// # Errors
-    /// As [`Object::fetch_on`]; `Invalid::ObjectId` as [`Array::open`].
-    pub fn open_on(event: &mut Event, cont: &Container, at: At<'_>, oid: Oid) -> Result<()> {
-        if oid.object_type() != Some(ObjectType::Array) {
-            return Err(Invalid::ObjectId.into());
-        }
-        let want = Want::Single { room_bytes: METADATA_BYTES };
-        let iod = FetchIod { akey: Key::from_slice(AKEY), want };
-        let buf = IoBuf::zeroed(METADATA_BYTES);
-        cont.object(oid)?.fetch_on(event, at, &METADATA_DKEY, Cond::NONE, &[iod], buf)
-    }
-
-    /// Opens an array by what [`Array::open_on`] was answered with.
-    ///
-    /// # Errors
-    /// As [`Array::open`].
-    pub fn opened(cont: &Container, oid: Oid, found: Result<Output>, buf: Option<IoBuf>) -> Result<Self> {
-        let size = match found {
-            Ok(Output::Fetched(found)) => found.first().map_or(0, |found| found.size_bytes),
-            Ok(_) => return Err(unexpected()),
-            Err(Error::RecTooBig { .. }) => return Err(Invalid::ObjectId.into()),
-            Err(other) => return Err(other),
-        };
-        let Some(buf) = buf else { return Err(unexpected()) };
-        match usize::try_from(size) {
-            Ok(0) => Err(Error::NotFound),
-            Ok(METADATA_BYTES) if buf.len() >= METADATA_BYTES => {
-                Self::of_metadata(cont.object(oid)?, &buf[..METADATA_BYTES])
-            }
             _ => Err(Invalid::ObjectId.into()),
         }
     }
@@ -225,11 +189,6 @@ impl Array {
             return Err(Invalid::Argument.into());
         }
         Ok(Self { object, cell_bytes, chunk_records, scratch: Arc::default() })
-    }
-
-    fn put_metadata(&self, at: At<'_>, cond: Cond) -> Result<Epoch> {
-        let bytes = self.metadata();
-        self.object.update(at, &METADATA_DKEY, cond, &[single_iod(&bytes)])
     }
 
     fn metadata(&self) -> SmallVec<[u8; 24]> {
@@ -308,13 +267,27 @@ impl Array {
     /// # Errors
     /// `Invalid::Count`; those of [`Object::fetch`].
     pub fn read(&self, at: At<'_>, ranges: &[Recx], buf: &mut IoBuf) -> Result<ArrayRead> {
-        let filled = self.read_filled(at, ranges, buf)?;
+        now(self.read_by(Way::Now, at, ranges, buf))
+    }
+
+    /// As [`Array::read`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Array::read`].
+    pub async fn read_by(
+        &self,
+        way: Way,
+        at: At<'_>,
+        ranges: &[Recx],
+        buf: &mut IoBuf,
+    ) -> Result<ArrayRead> {
+        let filled = self.read_filled_by(way, at, ranges, buf).await?;
         let wanted: u64 = ranges.iter().map(|range| range.count).sum();
         let last = ranges.iter().filter_map(|range| range.end()).max().unwrap_or(0);
         if filled.iter().any(|f| f.end() == Some(last)) || wanted == 0 {
             return Ok(ArrayRead { records: wanted, short_records: 0 });
         }
-        let size = self.size(at)?;
+        let size = self.size_by(way, at).await?;
         let beyond =
             |range: &Recx| range.index.saturating_add(range.count).saturating_sub(size).min(range.count);
         let short_records = ranges.iter().map(beyond).sum();
@@ -326,20 +299,31 @@ impl Array {
     /// # Errors
     /// As [`Array::read`].
     pub fn read_filled(&self, at: At<'_>, ranges: &[Recx], buf: &mut IoBuf) -> Result<SmallVec<[Recx; 1]>> {
+        now(self.read_filled_by(Way::Now, at, ranges, buf))
+    }
+
+    async fn read_filled_by(
+        &self,
+        way: Way,
+        at: At<'_>,
+        ranges: &[Recx],
+        buf: &mut IoBuf,
+    ) -> Result<SmallVec<[Recx; 1]>> {
         let groups = self.groups(ranges)?;
         let len = groups.last().map_or(0, |last| last.buffer_start + last.records);
         grow(buf, len.checked_mul(self.cell_bytes).and_then(|len| usize::try_from(len).ok()))?;
         if let [group] = &groups[..] {
-            return self.read_group(at, group, buf);
+            return self.read_group(way, at, group, buf).await;
         }
         let mut part = self.scratch.take();
-        let filled = self.read_groups(at, &groups, &mut part, buf);
+        let filled = self.read_groups(way, at, &groups, &mut part, buf).await;
         self.scratch.put_back(part);
         filled
     }
 
-    fn read_groups(
+    async fn read_groups(
         &self,
+        way: Way,
         at: At<'_>,
         groups: &[Group],
         part: &mut IoBuf,
@@ -349,7 +333,7 @@ impl Array {
         for group in groups {
             let bytes = self.bytes_of(group)?;
             part.set_len(bytes.len());
-            filled.extend(self.read_group(at, group, part)?);
+            filled.extend(self.read_group(way, at, group, part).await?);
             buf[bytes].copy_from_slice(part);
         }
         Ok(filled)
@@ -357,10 +341,17 @@ impl Array {
 
     /// Reads one group into the start of `buf`, with zeros for holes; the records found, by their index in the
     /// array.
-    fn read_group(&self, at: At<'_>, group: &Group, buf: &mut IoBuf) -> Result<SmallVec<[Recx; 1]>> {
+    async fn read_group(
+        &self,
+        way: Way,
+        at: At<'_>,
+        group: &Group,
+        buf: &mut IoBuf,
+    ) -> Result<SmallVec<[Recx; 1]>> {
         let want = Want::Array { record_bytes: self.cell_bytes, extents: group.extents.clone() };
-        let iod = FetchIod { akey: Key::from_slice(AKEY), want };
-        let fetched = self.object.fetch(at, &dkey_of(group.chunk)?, Cond::NONE, &[iod], buf)?;
+        let iods = [FetchIod { akey: Key::from_slice(AKEY), want }];
+        let fetched =
+            self.object.fetch_by(way, at, &dkey_of(group.chunk)?, Cond::NONE, &iods, buf).await?;
         let mut filled = fetched.into_iter().next().ok_or_else(unexpected)?.filled;
         let cell_len = usize::try_from(self.cell_bytes).map_err(|_wide| Invalid::RecordSize)?;
         let byte_of =
@@ -415,7 +406,15 @@ impl Array {
     /// # Errors
     /// Those of [`Object::query`].
     pub fn size(&self, at: At<'_>) -> Result<u64> {
-        self.size_of(self.object.query(at, Self::SIZE_FLAGS, &[], AKEY)?.as_ref())
+        now(self.size_by(Way::Now, at))
+    }
+
+    /// As [`Array::size`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Array::size`].
+    pub async fn size_by(&self, way: Way, at: At<'_>) -> Result<u64> {
+        self.size_of(self.object.query_by(way, at, Self::SIZE_FLAGS, &[], AKEY).await?.as_ref())
     }
 
     /// What a query has to ask for of akey `0`, for [`Array::size_of`] to tell the size.
@@ -441,19 +440,26 @@ impl Array {
     /// # Errors
     /// Those of [`Object::list_extents`].
     pub fn stat(&self, at: At<'_>) -> Result<ArrayStat> {
-        let mut max_epoch = Epoch::ZERO;
-        let mut dkeys = Anchor::default();
+        now(self.stat_by(Way::Now, at))
+    }
+
+    /// As [`Array::stat`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Array::stat`].
+    pub async fn stat_by(&self, way: Way, at: At<'_>) -> Result<ArrayStat> {
+        let (object, mut max_epoch, mut dkeys) = (&self.object, Epoch::ZERO, Anchor::default());
         while !dkeys.is_eof() {
-            for dkey in self.object.list_dkeys(at, &mut dkeys, Page::default())?.iter() {
+            for dkey in object.list_dkeys_by(way, at, &mut dkeys, Page::default()).await?.iter() {
                 let mut extents = Anchor::default();
                 while !extents.is_eof() {
-                    let listed = self.object.list_extents(at, dkey, AKEY, &mut extents, 1024)?;
+                    let listed = object.list_extents_by(way, at, dkey, AKEY, &mut extents, 1024).await?;
                     max_epoch =
                         listed.iter().filter(|e| !e.single).map(|e| e.epoch).fold(max_epoch, Epoch::max);
                 }
             }
         }
-        Ok(ArrayStat { size: self.size(at)?, max_epoch })
+        Ok(ArrayStat { size: self.size_by(way, at).await?, max_epoch })
     }
 
     /// Cuts the array or makes it longer, so that [`Array::size`] is `size`: what lies beyond is removed, and the

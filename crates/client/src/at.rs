@@ -1,6 +1,7 @@
 //! When an operation reads or writes.
 
 use crate::tx::Tx;
+use dolmen_codec::verb::ReadAt;
 use dolmen_types::{Epoch, Result};
 
 /// When an operation reads or writes.
@@ -16,11 +17,11 @@ pub enum At<'t> {
 }
 
 impl At<'_> {
-    /// Passes a result on; a conflict is remembered by its transaction.
+    /// Passes the result of a read on; a conflict is remembered by its transaction.
     #[inline]
-    pub(crate) fn noted<T>(self, result: Result<T>) -> Result<T> {
+    pub(crate) fn noted<T>(self, read_at: ReadAt, result: Result<T>) -> Result<T> {
         if let (At::Tx(tx), Err(error)) = (self, &result) {
-            tx.note(error);
+            tx.note(read_at, error);
         }
         result
     }

@@ -2,23 +2,28 @@
 //!
 //! Invariants: an anchor carries the shard being listed and that target's own position in it.
 
-use crate::at::At;
 use crate::client::{MapView, unexpected};
 use crate::event::Next;
 use crate::object::{Object, Page};
-use crate::tx::merge;
+use crate::tx::Sight;
+use crate::tx::merge::{self, Seen};
 use dolmen_codec::verb::{
     Found, List, ListWhat, Listed, ListedExtent, PackedKeys, Query, ReadAt, Reply, Verb,
 };
-use dolmen_codec::{Ask, Way, now};
+use dolmen_codec::{Ask, Way};
 use dolmen_types::{Anchor, Invalid, Key, KeyKind, QueryFlags, Result};
 
-pub(crate) fn dkeys(object: &Object, at: At<'_>, anchor: &mut Anchor, page: Page) -> Result<PackedKeys> {
-    let read_at = object.container().read_epoch(at)?;
+pub(crate) async fn dkeys(
+    way: Way,
+    object: &Object,
+    sight: &Sight,
+    anchor: &mut Anchor,
+    page: Page,
+) -> Result<PackedKeys> {
     loop {
-        let keys = match at {
-            At::Tx(tx) if tx.touches(object.oid()) => merge::dkeys(tx, object, anchor, page)?,
-            _ => dkeys_of_shard(object, read_at, anchor, page)?,
+        let keys = match Seen::of(way, object, sight) {
+            Some(seen) => merge::dkeys(seen, anchor, page).await?,
+            None => dkeys_of_shard(way, object, sight.at, anchor, page).await?,
         };
         if !keys.is_empty() || anchor.is_eof() {
             return Ok(keys);
@@ -27,39 +32,30 @@ pub(crate) fn dkeys(object: &Object, at: At<'_>, anchor: &mut Anchor, page: Page
 }
 
 /// One step in the anchor's shard; the anchor goes on to the next shard when this one is exhausted.
-pub(crate) fn dkeys_of_shard(
-    object: &Object,
-    at: ReadAt,
-    anchor: &mut Anchor,
-    page: Page,
-) -> Result<PackedKeys> {
-    now(dkeys_of_shard_by(Way::Now, object, at, anchor, page))
-}
-
-/// As [`dkeys_of_shard`], on a way of the caller's.
-pub(crate) async fn dkeys_of_shard_by(
+pub(crate) async fn dkeys_of_shard(
     way: Way,
     object: &Object,
     at: ReadAt,
     anchor: &mut Anchor,
     page: Page,
 ) -> Result<PackedKeys> {
-    let (shard, what) = (anchor.shard, ListWhat::Dkeys(object.oid()));
-    let keys = keys(way, object, Where::Shard(shard), what, at, anchor, page).await?;
+    let shard = anchor.shard;
+    let keys = dkeys_of_target(way, object, at, anchor, page).await?;
     anchor.shard = shard;
     go_on(object, anchor)?;
     Ok(keys)
 }
 
 /// One step in the anchor's shard; the anchor is left as the target gave it.
-pub(crate) fn dkeys_of_target(
+pub(crate) async fn dkeys_of_target(
+    way: Way,
     object: &Object,
     at: ReadAt,
     anchor: &mut Anchor,
     page: Page,
 ) -> Result<PackedKeys> {
     let what = ListWhat::Dkeys(object.oid());
-    now(keys(Way::Now, object, Where::Shard(anchor.shard), what, at, anchor, page))
+    keys(way, object, Where::Shard(anchor.shard), what, at, anchor, page).await
 }
 
 /// Turns the end of a shard into the start of the next one, if there is one.
@@ -74,26 +70,27 @@ pub(crate) fn go_on(object: &Object, anchor: &mut Anchor) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn akeys(
+pub(crate) async fn akeys(
+    way: Way,
     object: &Object,
-    at: At<'_>,
+    sight: &Sight,
     dkey: &[u8],
     anchor: &mut Anchor,
     page: Page,
 ) -> Result<PackedKeys> {
-    let read_at = object.container().read_epoch(at)?;
-    loop {
-        let keys = match at {
-            At::Tx(tx) if tx.touches(object.oid()) => merge::akeys(tx, object, dkey, anchor, page)?,
-            _ => akeys_base(object, read_at, dkey, anchor, page)?,
-        };
-        if !keys.is_empty() || anchor.is_eof() {
-            return Ok(keys);
-        }
+    match Seen::of(way, object, sight) {
+        Some(seen) => merge::akeys(seen, dkey, anchor, page).await,
+        None => loop {
+            let keys = akeys_base(way, object, sight.at, dkey, anchor, page).await?;
+            if !keys.is_empty() || anchor.is_eof() {
+                return Ok(keys);
+            }
+        },
     }
 }
 
-pub(crate) fn akeys_base(
+pub(crate) async fn akeys_base(
+    way: Way,
     object: &Object,
     at: ReadAt,
     dkey: &[u8],
@@ -101,24 +98,21 @@ pub(crate) fn akeys_base(
     page: Page,
 ) -> Result<PackedKeys> {
     let what = ListWhat::Akeys(object.oid(), Key::from_slice(dkey));
-    now(keys(Way::Now, object, Where::Dkey(dkey), what, at, anchor, page))
+    keys(way, object, Where::Dkey(dkey), what, at, anchor, page).await
 }
 
-pub(crate) fn extents(
+pub(crate) async fn extents(
+    way: Way,
     object: &Object,
-    at: At<'_>,
-    dkey: &[u8],
-    akey: &[u8],
+    sight: &Sight,
+    (dkey, akey): (&[u8], &[u8]),
     anchor: &mut Anchor,
     items_max: u32,
 ) -> Result<Vec<ListedExtent>> {
-    let read_at = object.container().read_epoch(at)?;
     loop {
-        let extents = match at {
-            At::Tx(tx) if tx.touches(object.oid()) => {
-                merge::extents(tx, object, dkey, akey, anchor, items_max)?
-            }
-            _ => extents_base(object, read_at, dkey, akey, anchor, items_max)?,
+        let extents = match Seen::of(way, object, sight) {
+            Some(seen) => merge::extents(seen, dkey, akey, anchor, items_max).await?,
+            None => extents_base(way, object, sight.at, (dkey, akey), anchor, items_max).await?,
         };
         if !extents.is_empty() || anchor.is_eof() {
             return Ok(extents);
@@ -126,17 +120,17 @@ pub(crate) fn extents(
     }
 }
 
-pub(crate) fn extents_base(
+pub(crate) async fn extents_base(
+    way: Way,
     object: &Object,
     at: ReadAt,
-    dkey: &[u8],
-    akey: &[u8],
+    (dkey, akey): (&[u8], &[u8]),
     anchor: &mut Anchor,
     items_max: u32,
 ) -> Result<Vec<ListedExtent>> {
     let what = ListWhat::Extents(object.oid(), Key::from_slice(dkey), Key::from_slice(akey));
     let page = Page { items_max, bytes_max: u32::MAX };
-    match now(list(Way::Now, object, Where::Dkey(dkey), &what, at, anchor, page))? {
+    match list(way, object, Where::Dkey(dkey), &what, at, anchor, page).await? {
         Listed::Extents(extents) => Ok(extents),
         _ => Err(unexpected()),
     }
@@ -184,32 +178,22 @@ async fn list(
     }
 }
 
-pub(crate) fn query(
+pub(crate) async fn query(
+    way: Way,
     object: &Object,
-    at: At<'_>,
+    sight: &Sight,
     flags: QueryFlags,
     dkey: &[u8],
     akey: &[u8],
 ) -> Result<Option<Found>> {
-    match at {
-        At::Tx(tx) if tx.touches(object.oid()) => merge::query(tx, object, flags, dkey, akey),
-        _ => query_base(object, object.container().read_epoch(at)?, flags, dkey, akey),
+    match Seen::of(way, object, sight) {
+        Some(seen) => merge::query(seen, flags, dkey, akey).await,
+        None => query_base(way, object, sight.at, flags, dkey, akey).await,
     }
 }
 
 /// The answer of the dkey's shard, or the best one of all shards if the dkey is asked for.
-pub(crate) fn query_base(
-    object: &Object,
-    at: ReadAt,
-    flags: QueryFlags,
-    dkey: &[u8],
-    akey: &[u8],
-) -> Result<Option<Found>> {
-    now(query_base_by(Way::Now, object, at, flags, dkey, akey))
-}
-
-/// As [`query_base`], on a way of the caller's.
-pub(crate) async fn query_base_by(
+pub(crate) async fn query_base(
     way: Way,
     object: &Object,
     at: ReadAt,

@@ -3,14 +3,15 @@
 use crate::at::At;
 use crate::client::{MapView, Write, unexpected};
 use crate::container::Container;
-use crate::tx::merge;
+use crate::tx::Sight;
+use crate::tx::merge::{self, Seen};
 use crate::{listing, split};
 use dolmen_codec::order::check_key;
 use dolmen_codec::verb::{
     Fetch, FetchIod, FetchedIod, Found, ListedExtent, NewValue, PackedKeys, Payload, Punch, PunchScope,
     ReadAt, Reply, Update, UpdateIod, Verb, Want,
 };
-use dolmen_codec::{Answer, Ask, Way, give_way};
+use dolmen_codec::{Answer, Ask, Way, give_way, now};
 use dolmen_layout::Layout;
 use dolmen_types::limits::{LEXICAL_KEY_BYTES_MAX, SINGLE_BYTES_MAX};
 use dolmen_types::{
@@ -125,22 +126,25 @@ impl Object {
         Ok(epoch)
     }
 
-    /// As [`Object::update`] at [`At::Latest`], on a way of the caller's, which also carries conditions on what takes several
-    /// requests: each goes out when the one before it is answered.
+    /// As [`Object::update`], on a way of the caller's, which also carries conditions on what takes several requests: each goes
+    /// out when the one before it is answered. In a transaction it is buffered when its conditions are known to hold.
     ///
     /// # Errors
-    /// As [`Object::update`].
+    /// As [`Object::update`]; `Canceled` if the transaction was begun anew meanwhile.
     pub async fn update_by(
         &self,
         way: Way,
+        at: At<'_>,
         dkey: &[u8],
         cond: Cond,
         iods: &[UpdateIod<'_>],
     ) -> Result<Epoch> {
-        if way == Way::Now {
-            return self.update(At::Latest, dkey, cond, iods);
+        if let Some(tx) = self.cont.write_tx(at)? {
+            return tx.update_by(way, self, dkey, cond, iods).await;
         }
-        self.cont.write_tx(At::Latest)?;
+        if way == Way::Now {
+            return self.update(at, dkey, cond, iods);
+        }
         let (core, mut epoch, mut cond) = (self.cont.core(), Epoch::ZERO, cond);
         for piece in split::pieces(iods)? {
             let piece: SmallVec<[UpdateIod<'static>; 1]> = piece.into_iter().map(split::owned).collect();
@@ -244,16 +248,14 @@ impl Object {
         iods: &[FetchIod],
         buf: &mut IoBuf,
     ) -> Result<Fetched> {
-        let read_at = self.cont.read_epoch(at)?;
-        at.noted(match at {
-            At::Tx(tx) if tx.touches_dkey(self.oid, dkey) => merge::fetch(tx, self, dkey, cond, iods, buf),
-            _ => self.fetch_base(read_at, dkey, cond, iods, buf),
-        })
+        match at {
+            At::Tx(_) => now(self.fetch_by(Way::Now, at, dkey, cond, iods, buf)),
+            _ => self.fetch_base(self.cont.read_epoch(at)?, dkey, cond, iods, buf),
+        }
     }
 
-    /// What the target holds, without the writes of a transaction that has not committed.
     #[inline]
-    pub(crate) fn fetch_base(
+    fn fetch_base(
         &self,
         at: ReadAt,
         dkey: &[u8],
@@ -265,6 +267,21 @@ impl Object {
         let answer =
             core.ask(core.read_id(), buf, |map, buf| self.fetch_ask(map, at, dkey, cond, iods, buf))?;
         fetched(answer, iods)
+    }
+
+    /// What the target holds, without the writes of a transaction that has not committed.
+    pub(crate) async fn fetch_base_by(
+        &self,
+        way: Way,
+        at: ReadAt,
+        dkey: &[u8],
+        cond: Cond,
+        iods: &[FetchIod],
+        buf: &mut IoBuf,
+    ) -> Result<Fetched> {
+        let core = self.cont.core();
+        let ask = |map, buf| self.fetch_ask(map, at, dkey, cond, iods, buf);
+        fetched(core.ask_with_by(way, core.read_id(), buf, ask).await?, iods)
     }
 
     #[inline]
@@ -282,8 +299,16 @@ impl Object {
         Ok(Ask::Target(self.target(map, dkey)?, self.cont.no(), Verb::Fetch(fetch)))
     }
 
-    /// As [`Object::fetch`], on a way of the caller's. What the transaction has written under the dkey is laid over at once,
-    /// whatever the way.
+    /// What a read sees that begins now.
+    fn sight(&self, at: At<'_>) -> Result<Sight> {
+        let read_at = self.cont.read_epoch(at)?;
+        match at {
+            At::Tx(tx) => tx.sight(self.oid),
+            _ => Ok(Sight { at: read_at, layer: None }),
+        }
+    }
+
+    /// As [`Object::fetch`], on a way of the caller's. In a transaction it sees what that had written when it was first polled.
     ///
     /// # Errors
     /// As [`Object::fetch`].
@@ -296,14 +321,12 @@ impl Object {
         iods: &[FetchIod],
         buf: &mut IoBuf,
     ) -> Result<Fetched> {
-        if way == Way::Now || matches!(at, At::Tx(tx) if tx.touches_dkey(self.oid, dkey)) {
-            return self.fetch(at, dkey, cond, iods, buf);
-        }
-        let (core, read_at) = (self.cont.core(), self.cont.read_epoch(at)?);
-        let answer = core.ask_with_by(way, core.read_id(), buf, |map, buf| {
-            self.fetch_ask(map, read_at, dkey, cond, iods, buf)
-        });
-        fetched(at.noted(answer.await)?, iods)
+        let sight = self.sight(at)?;
+        let fetched = match Seen::of_dkey(way, self, &sight, dkey) {
+            Some(seen) => merge::fetch(seen, dkey, cond, iods, buf).await,
+            None => self.fetch_base_by(way, sight.at, dkey, cond, iods, buf).await,
+        };
+        at.noted(sight.at, fetched)
     }
 
     /// Reads a single value into `buf`, which becomes as long as the value; `None` if there is none.
@@ -311,11 +334,26 @@ impl Object {
     /// # Errors
     /// As [`Object::fetch`].
     pub fn get(&self, at: At<'_>, dkey: &[u8], akey: &[u8], buf: &mut IoBuf) -> Result<Option<usize>> {
+        now(self.get_by(Way::Now, at, dkey, akey, buf))
+    }
+
+    /// As [`Object::get`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Object::fetch`].
+    pub async fn get_by(
+        &self,
+        way: Way,
+        at: At<'_>,
+        dkey: &[u8],
+        akey: &[u8],
+        buf: &mut IoBuf,
+    ) -> Result<Option<usize>> {
         let mut room_bytes = buf.capacity().max(VALUE_ROOM_BYTES);
         for _ in 0..GROW_REPEATS_MAX {
             buf.set_len(room_bytes);
             let iod = FetchIod { akey: Key::from_slice(akey), want: Want::Single { room_bytes } };
-            match self.fetch(at, dkey, Cond::NONE, &[iod], buf) {
+            match self.fetch_by(way, at, dkey, Cond::NONE, &[iod], buf).await {
                 Ok(found) => {
                     let len = usize::try_from(found[0].size_bytes).unwrap_or(0).min(room_bytes);
                     buf.set_len(len);
@@ -417,11 +455,10 @@ impl Object {
     /// # Errors
     /// `KeyTooBig` if the next key alone exceeds `page.bytes_max`; `Invalid::Anchor`; those of reads.
     pub fn list_dkeys(&self, at: At<'_>, anchor: &mut Anchor, page: Page) -> Result<PackedKeys> {
-        at.noted(listing::dkeys(self, at, anchor, page))
+        now(self.list_dkeys_by(Way::Now, at, anchor, page))
     }
 
-    /// As [`Object::list_dkeys`], on a way of the caller's. What the transaction has written is laid over at once, whatever the
-    /// way.
+    /// As [`Object::list_dkeys`], on a way of the caller's.
     ///
     /// # Errors
     /// As [`Object::list_dkeys`].
@@ -432,16 +469,8 @@ impl Object {
         anchor: &mut Anchor,
         page: Page,
     ) -> Result<PackedKeys> {
-        if way == Way::Now || matches!(at, At::Tx(tx) if tx.touches(self.oid)) {
-            return self.list_dkeys(at, anchor, page);
-        }
-        let read_at = self.cont.read_epoch(at)?;
-        loop {
-            let keys = at.noted(listing::dkeys_of_shard_by(way, self, read_at, anchor, page).await)?;
-            if !keys.is_empty() || anchor.is_eof() {
-                return Ok(keys);
-            }
-        }
+        let sight = self.sight(at)?;
+        at.noted(sight.at, listing::dkeys(way, self, &sight, anchor, page).await)
     }
 
     /// The anchor that goes on behind `dkey` in a listing of dkeys, whether that exists or not.
@@ -481,7 +510,23 @@ impl Object {
     /// # Errors
     /// As [`Object::list_dkeys`].
     pub fn list_akeys(&self, at: At<'_>, dkey: &[u8], anchor: &mut Anchor, page: Page) -> Result<PackedKeys> {
-        at.noted(listing::akeys(self, at, dkey, anchor, page))
+        now(self.list_akeys_by(Way::Now, at, dkey, anchor, page))
+    }
+
+    /// As [`Object::list_akeys`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Object::list_dkeys`].
+    pub async fn list_akeys_by(
+        &self,
+        way: Way,
+        at: At<'_>,
+        dkey: &[u8],
+        anchor: &mut Anchor,
+        page: Page,
+    ) -> Result<PackedKeys> {
+        let sight = self.sight(at)?;
+        at.noted(sight.at, listing::akeys(way, self, &sight, dkey, anchor, page).await)
     }
 
     /// The next visible extents of an array value after `anchor`, ascending; or the single value as one item.
@@ -497,7 +542,24 @@ impl Object {
         anchor: &mut Anchor,
         items_max: u32,
     ) -> Result<Vec<ListedExtent>> {
-        at.noted(listing::extents(self, at, dkey, akey, anchor, items_max))
+        now(self.list_extents_by(Way::Now, at, dkey, akey, anchor, items_max))
+    }
+
+    /// As [`Object::list_extents`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Object::list_dkeys`].
+    pub async fn list_extents_by(
+        &self,
+        way: Way,
+        at: At<'_>,
+        dkey: &[u8],
+        akey: &[u8],
+        anchor: &mut Anchor,
+        items_max: u32,
+    ) -> Result<Vec<ListedExtent>> {
+        let sight = self.sight(at)?;
+        at.noted(sight.at, listing::extents(way, self, &sight, (dkey, akey), anchor, items_max).await)
     }
 
     /// The largest or smallest existing dkey, akey or record, as `flags` ask; what is not asked for is given.
@@ -505,10 +567,10 @@ impl Object {
     /// # Errors
     /// `Invalid::Query` unless the keys asked for are integers or lexical; `Invalid::Flags`.
     pub fn query(&self, at: At<'_>, flags: QueryFlags, dkey: &[u8], akey: &[u8]) -> Result<Option<Found>> {
-        at.noted(listing::query(self, at, flags, dkey, akey))
+        now(self.query_by(Way::Now, at, flags, dkey, akey))
     }
 
-    /// As [`Object::query`], on a way of the caller's. What the transaction has written is laid over at once, whatever the way.
+    /// As [`Object::query`], on a way of the caller's.
     ///
     /// # Errors
     /// As [`Object::query`].
@@ -520,11 +582,8 @@ impl Object {
         dkey: &[u8],
         akey: &[u8],
     ) -> Result<Option<Found>> {
-        if way == Way::Now || matches!(at, At::Tx(tx) if tx.touches(self.oid)) {
-            return self.query(at, flags, dkey, akey);
-        }
-        let read_at = self.cont.read_epoch(at)?;
-        at.noted(listing::query_base_by(way, self, read_at, flags, dkey, akey).await)
+        let sight = self.sight(at)?;
+        at.noted(sight.at, listing::query(way, self, &sight, flags, dkey, akey).await)
     }
 
     /// The layout under the current map: the one computed at open unless targets were added since.

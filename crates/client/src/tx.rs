@@ -20,7 +20,7 @@ use dolmen_codec::verb::{Mutation, NewValue, Payload, Punch, PunchScope, ReadAt,
 use dolmen_codec::{Answer, Ask, Way, now};
 use dolmen_types::limits::TX_MUTATIONS_MAX;
 use dolmen_types::{Cond, Epoch, Error, Invalid, IoBuf, Key, Oid, Recx, RequestId, Result, TargetNo, TxId};
-use overlay::Overlay;
+use overlay::{ObjectLayer, Overlay};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,6 +58,13 @@ enum Phase {
     Committing,
     MustRestart { after: Epoch },
     Ended,
+}
+
+/// What a read sees from its first request to its last, whatever is written and begun anew meanwhile.
+pub(crate) struct Sight {
+    pub(crate) at: ReadAt,
+    /// What the transaction had written of the object when the read began.
+    pub(crate) layer: Option<Arc<ObjectLayer>>,
 }
 
 /// What is being committed.
@@ -289,27 +296,17 @@ impl Tx {
         Ok(ReadAt::Tx(state.epoch))
     }
 
-    /// Whether anything of the object is buffered.
-    pub(crate) fn touches(&self, oid: Oid) -> bool {
-        self.lock().overlay.object(oid).is_some()
-    }
-
-    /// Whether anything of the dkey is buffered.
-    pub(crate) fn touches_dkey(&self, oid: Oid, dkey: &[u8]) -> bool {
+    /// What a read of an object sees that begins now.
+    pub(crate) fn sight(&self, oid: Oid) -> Result<Sight> {
         let state = self.lock();
-        let (layer, hidden) = state.overlay.dkey(oid, dkey);
-        layer.is_some() || hidden
+        state.check()?;
+        Ok(Sight { at: ReadAt::Tx(state.epoch), layer: state.overlay.object(oid).cloned() })
     }
 
-    /// Looks at what is buffered.
-    pub(crate) fn with_overlay<T>(&self, look: impl FnOnce(&Overlay) -> T) -> T {
-        look(&self.lock().overlay)
-    }
-
-    /// Remembers a conflict that a read met.
-    pub(crate) fn note(&self, error: &Error) {
+    /// Remembers a conflict that a read at this epoch met, unless the transaction was begun anew since.
+    pub(crate) fn note(&self, read_at: ReadAt, error: &Error) {
         let mut state = self.lock();
-        if state.phase == Phase::Open {
+        if state.phase == Phase::Open && read_at == ReadAt::Tx(state.epoch) {
             match error {
                 Error::TxRestart { after } => state.phase = Phase::MustRestart { after: *after },
                 Error::InDoubt { .. } => state.phase = Phase::MustRestart { after: state.epoch },
@@ -325,17 +322,38 @@ impl Tx {
         cond: Cond,
         iods: &[UpdateIod<'_>],
     ) -> Result<Epoch> {
+        now(self.update_by(Way::Now, object, dkey, cond, iods))
+    }
+
+    /// As [`Tx::update`], on a way of the caller's: it is buffered when its conditions are known to hold.
+    ///
+    /// # Errors
+    /// `Canceled` if the transaction was begun anew meanwhile.
+    pub(crate) async fn update_by(
+        &self,
+        way: Way,
+        object: &Object,
+        dkey: &[u8],
+        cond: Cond,
+        iods: &[UpdateIod<'_>],
+    ) -> Result<Epoch> {
         check::update(object, dkey, iods)?;
-        merge::check_update(self, object, dkey, cond, iods).inspect_err(|error| self.note(error))?;
-        self.buffer(object, &[Staged::Update { dkey, iods }])
+        let sight = self.sight(object.oid())?;
+        let at = sight.at;
+        let is_met = merge::check_update(way, object, &sight, dkey, cond, iods).await;
+        drop(sight);
+        is_met.inspect_err(|error| self.note(at, error))?;
+        self.buffer(object, &[Staged::Update { dkey, iods }], Some(at))
     }
 
     pub(crate) fn punch(&self, object: &Object, scope: PunchScope, cond: Cond) -> Result<Epoch> {
         check::punch(object, &scope)?;
         if cond.has(Cond::PUNCH) {
-            merge::check_punch(self, object, &scope).inspect_err(|error| self.note(error))?;
+            let sight = self.sight(object.oid())?;
+            now(merge::check_punch(Way::Now, object, &sight, &scope))
+                .inspect_err(|error| self.note(sight.at, error))?;
         }
-        self.buffer(object, &[Staged::Punch(scope)])
+        self.buffer(object, &[Staged::Punch(scope)], None)
     }
 
     /// Buffers changes of an object in their order, all of them or none.
@@ -348,12 +366,16 @@ impl Tx {
                 Staged::Punch(scope) => check::punch(object, scope)?,
             }
         }
-        self.buffer(object, changes)
+        self.buffer(object, changes, None)
     }
 
-    fn buffer(&self, object: &Object, changes: &[Staged<'_>]) -> Result<Epoch> {
+    /// Buffers changes, of a transaction that stands where it stood when their conditions were looked at.
+    fn buffer(&self, object: &Object, changes: &[Staged<'_>], looked_at: Option<ReadAt>) -> Result<Epoch> {
         let mut state = self.lock();
         state.check()?;
+        if looked_at.is_some_and(|at| at != ReadAt::Tx(state.epoch)) {
+            return Err(Error::Canceled);
+        }
         state.buffer(object, changes)?;
         Ok(state.epoch)
     }
@@ -445,8 +467,8 @@ impl State {
     /// Records of one array have one size as long as any of them is there.
     fn check_record_bytes(&self, oid: Oid, dkey: &[u8], iod: &UpdateIod<'_>) -> Result<()> {
         let NewValue::Array { record_bytes, .. } = &iod.value else { return Ok(()) };
-        match self.overlay.akey(oid, dkey, &iod.akey) {
-            (Some(akey), _) if akey.has_records() && akey.record_bytes != *record_bytes => {
+        match self.overlay.object(oid).and_then(|object| object.akey(dkey, &iod.akey).0) {
+            Some(akey) if akey.has_records() && akey.record_bytes != *record_bytes => {
                 Err(Error::RecordSize { stored_bytes: akey.record_bytes })
             }
             _ => Ok(()),

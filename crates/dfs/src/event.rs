@@ -5,6 +5,7 @@ use crate::error::{Error, Result, What};
 use crate::file::{File, size_of_record};
 use crate::layout::AKEY_INODE;
 use crate::layout::inode::{self, Inode};
+use crate::node::Slot;
 use crate::resolve::STALE_RETRIES;
 use crate::store::data_iod;
 use dolmen_client::{At, Event, FetchIod, Fetched, Found, Payload, Tx, Want, Way};
@@ -122,13 +123,19 @@ impl File {
         size_of_record(self.object.oid(), self.node.chunk_bytes, found)
     }
 
+    /// Where the file has its name now, as this mount knows it.
+    #[must_use]
+    pub fn place(&self) -> FilePlace {
+        FilePlace { slot: self.node.slot(), looks: 0 }
+    }
+
     /// Launches the read of the entry that names the file into `buf`, in a mount that is shared: whoever finds nothing in a
     /// file looks whether it is still there. [`File::is_named`] reads what comes.
     ///
     /// # Errors
     /// Those of launching.
-    pub fn name_on(&self, event: &mut Event, buf: IoBuf) -> Result<()> {
-        let (mount, slot) = (&self.node.mount, self.node.slot());
+    pub fn name_on(&self, event: &mut Event, place: &FilePlace, buf: IoBuf) -> Result<()> {
+        let (mount, slot) = (&self.node.mount, &place.slot);
         let extents = smallvec![Recx::new(0, inode::BYTES as u64)];
         let iod =
             FetchIod { akey: Key::from_slice(AKEY_INODE), want: Want::Array { record_bytes: 1, extents } };
@@ -141,13 +148,30 @@ impl File {
         self.node.mount.is_shared()
     }
 
-    /// Whether what [`File::name_on`] has read is this file's entry. If not it may have been moved meanwhile:
-    /// [`File::read_at`] tells.
-    #[must_use]
-    pub fn is_named(&self, found: &Fetched, buf: &[u8]) -> bool {
+    /// Reads what [`File::name_on`] was answered with: `None` if it is this file's entry, else where this mount has moved the
+    /// file meanwhile, which is to be looked at then.
+    ///
+    /// # Errors
+    /// `Stale` if another mount has moved or removed the file; `Contended` if this one moves it all the time.
+    pub fn is_named(&self, place: &FilePlace, found: &Fetched, buf: &[u8]) -> Result<Option<FilePlace>> {
         let whole = Recx::new(0, inode::BYTES as u64);
         let is_read = found.first().is_some_and(|found| found.filled[..] == [whole]);
         let named = buf.first_chunk().filter(|_| is_read).and_then(Inode::from_bytes);
-        named.is_some_and(|inode| inode.oid == self.node.oid)
+        if named.is_some_and(|inode| inode.oid == self.node.oid) {
+            return Ok(None);
+        }
+        let now = FilePlace { slot: self.node.slot(), looks: place.looks + 1 };
+        if now.slot == place.slot {
+            return Err(Error::Stale);
+        }
+        if now.looks < STALE_RETRIES { Ok(Some(now)) } else { Err(Error::Contended) }
     }
+}
+
+/// Where a file has its name, for who looks whether it is there.
+#[derive(Clone, Debug)]
+pub struct FilePlace {
+    slot: Slot,
+    /// How often it was looked for elsewhere before.
+    looks: u32,
 }

@@ -137,6 +137,7 @@ pub use attr::{SetAttrs, SetTime, Stat, XattrCond};
 pub use check::{BadEntry, BadLinks, CheckReport};
 pub use dir::{Dir, OpenOptions, WHOLE_BYTES_MAX};
 pub use error::{Error, Result, What, errno};
+pub use event::FilePlace;
 pub use file::{File, Piece};
 pub use layout::device_no::DeviceNo;
 pub use layout::inode::{FileKind, Time};

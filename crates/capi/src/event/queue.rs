@@ -171,8 +171,8 @@ pub(crate) struct Queue {
 struct Inner {
     state: State,
     lanes: Vec<Lane>,
-    /// What is carried out when somebody polls, the oldest first.
-    put_off: VecDeque<(Place, PutOff)>,
+    /// What was carried out in its call and ends, with this error, when somebody polls; the oldest first.
+    carried_out: VecDeque<(Place, c_int)>,
     /// What goes on whenever somebody polls; those that a thread goes on with right now are away.
     tasks: VecDeque<(Place, Task)>,
     /// How many there are, also away.
@@ -193,14 +193,6 @@ impl Task {
     ) -> Self {
         Self { operation: Box::pin(operation), code }
     }
-}
-
-/// What is done when somebody polls; it gives the event's error.
-pub(super) enum PutOff {
-    /// Nothing: it was carried out in the call.
-    Done(c_int),
-    /// An operation, and the event's error if it is called off.
-    Operation(Box<dyn FnOnce() -> c_int + Send>, c_int),
 }
 
 /// Operations of one pool.
@@ -322,25 +314,23 @@ impl Queue {
         self.lock().state.check_ready(place)
     }
 
-    /// Launches an operation that is carried out by whoever polls or tests next.
+    /// Launches an operation that was carried out, and ends with this error when somebody polls or tests.
     ///
     /// # Errors
     /// As [`Queue::check_ready`].
-    pub(super) fn put_off(&self, place: Place, ev: Ev, body: PutOff) -> Result<()> {
+    pub(super) fn end_later(&self, place: Place, ev: Ev, error: c_int) -> Result<()> {
         let mut inner = self.lock();
         inner.state.begin(place, ev, true)?;
-        inner.put_off.push_back((place, body));
+        inner.carried_out.push_back((place, error));
         Ok(())
     }
 
-    /// Carries out the oldest operation that was put off; whether there was one.
-    fn make_up(&self) -> bool {
-        let Some((place, put_off)) = self.lock().put_off.pop_front() else { return false };
-        let error = match put_off {
-            PutOff::Done(error) => error,
-            PutOff::Operation(operation, _) => operation(),
-        };
-        let ended = self.lock().state.end_operation(place, error);
+    /// Ends the oldest operation that was carried out in its call; whether there was one.
+    fn end_carried_out(&self) -> bool {
+        let mut inner = self.lock();
+        let Some((place, error)) = inner.carried_out.pop_front() else { return false };
+        let ended = inner.state.end_operation(place, error);
+        drop(inner);
         self.complete(ended);
         true
     }
@@ -564,10 +554,10 @@ impl Queue {
         }
     }
 
-    /// Carries out one operation that was put off, or goes on with those of several requests and drives the lanes that have something under way, for a while at most,
-    /// and ends what has completed.
+    /// Ends one operation that was carried out, or goes on with those of several requests and drives the lanes that have something
+    /// under way, for a while at most, and ends what has completed.
     fn drive(&self, left: &Left, rest: &mut Rest) {
-        if self.make_up() || self.go_on_with_tasks() {
+        if self.end_carried_out() || self.go_on_with_tasks() {
             return rest.end();
         }
         let (lanes, has_tasks): (Vec<(usize, EventQueue)>, bool) = {
@@ -686,12 +676,11 @@ impl Queue {
     }
 
     /// Gives the queue up: ends everything that is under way, and waits for other threads that are about to: until then it may
-    /// look at the program's memory. Whoever waits for an event of it hears of it then. What was not begun yet is called off,
-    /// and so is the rest when nothing has ended for a while; whether there was such a rest.
+    /// look at the program's memory. Whoever waits for an event of it hears of it then. What has not ended for a while is
+    /// called off; whether there was such a rest.
     pub(crate) fn drain(&self) -> bool {
         let (mut rest, mut since_ns, mut left) = (Rest::default(), RealClock.monotonic_ns(), usize::MAX);
         let mut is_silent = false;
-        self.call_off_put_off();
         while !self.lock().state.close() {
             let (under_way, now_ns) = (self.lock().state.under_way(), RealClock.monotonic_ns());
             if under_way < left {
@@ -704,22 +693,6 @@ impl Queue {
             self.drive(&Left::Ns(TURN_NS), &mut rest);
         }
         is_silent
-    }
-
-    /// Ends what was put off, without carrying it out.
-    fn call_off_put_off(&self) {
-        loop {
-            let Some((place, put_off)) = self.lock().put_off.pop_front() else { return };
-            let error = match put_off {
-                PutOff::Done(error) => error,
-                PutOff::Operation(operation, canceled) => {
-                    drop(operation);
-                    canceled
-                }
-            };
-            let ended = self.lock().state.end_operation(place, error);
-            self.complete(ended);
-        }
     }
 
     /// Ends all operations as called off, but those that another thread has in hand. Their answers find nobody, and nothing of

@@ -6,7 +6,7 @@ use super::parts::{self, FileRange};
 use super::table::{self, Ptr};
 use super::{EINVAL, EPERM};
 use crate::error::{Errno, PosixResult, errno};
-use crate::event::{Ev, later_posix};
+use crate::event::{Ev, at_once_posix};
 use crate::handle;
 use crate::place::PoolHandle;
 use crate::raw::{In, Out};
@@ -201,14 +201,14 @@ pub(super) fn pool_of(dfs: Ptr<Mounted>) -> PosixResult<Arc<PoolHandle>> {
     Ok(Arc::clone(&handle::cont(table::find(dfs)?.cont)?.pool))
 }
 
-/// Launches what can be launched and carries out the rest: now without an event, and when somebody polls with one.
+/// Launches what can be launched, and carries out in the call what has no event, or reads and writes nothing.
 pub(super) fn launched<F>(
     ev: Ev,
     launch: impl FnOnce() -> PosixResult<bool>,
     read: impl FnOnce() -> PosixResult<F>,
 ) -> c_int
 where
-    F: FnOnce() -> PosixResult<()> + Send + 'static,
+    F: FnOnce() -> PosixResult<()>,
 {
     let mut is_launched = Ok(false);
     if !ev.is_null() {
@@ -222,7 +222,7 @@ where
     }
     match is_launched {
         Ok(true) => 0,
-        Ok(false) => later_posix(ev, read),
+        Ok(false) => at_once_posix(ev, read),
         Err(error) => error.0,
     }
 }

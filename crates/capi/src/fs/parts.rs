@@ -14,7 +14,7 @@ use crate::types::Iov;
 use core::ffi::c_int;
 use core::ops::Range;
 use dolmen_client::{Event, Found, Output, Payload, Recx, Way};
-use dolmen_dfs::{Error, File, Piece};
+use dolmen_dfs::{Error, File, FilePlace, Piece};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -292,6 +292,8 @@ struct Reading {
     left: VecDeque<(usize, usize, Piece)>,
     asked: Vec<(usize, usize, Piece)>,
     stage: Stage,
+    /// Where the name of the file is looked for.
+    place: Option<FilePlace>,
 }
 
 struct ReadRange {
@@ -313,7 +315,7 @@ impl Reading {
         });
         let (left, asked) = (VecDeque::new(), Vec::new());
         let (ranges, file, places) = (ranges.collect(), file.clone(), Places::new(iovs));
-        Self { file, places, read_size, ranges, left, asked, stage: Stage::Data }
+        Self { file, places, read_size, ranges, left, asked, stage: Stage::Data, place: None }
     }
 
     /// The first data.
@@ -408,9 +410,14 @@ impl Reading {
         if !finds_nothing || !self.file.may_be_removed() {
             return self.end();
         }
+        self.ask_name(self.file.place())
+    }
+
+    fn ask_name(&mut self, place: FilePlace) -> PosixResult<Next> {
         self.stage = Stage::Name;
-        let (file, buf) = (self.file.clone(), buffer::take(File::NAME_RECORD_BYTES)?);
-        Ok(Next::Ask(vec![Box::new(move |event| file.name_on(event, buf).map_err(refused))]))
+        let (file, buf, at) = (self.file.clone(), buffer::take(File::NAME_RECORD_BYTES)?, place.clone());
+        self.place = Some(place);
+        Ok(Next::Ask(vec![Box::new(move |event| file.name_on(event, &at, buf).map_err(refused))]))
     }
 
     /// The size tells what of the open ends is in the file: that is read again, since data may have come before the size was
@@ -432,16 +439,12 @@ impl Reading {
     fn named(&mut self, endings: Vec<Ending>) -> PosixResult<Next> {
         let mut ending = endings.into_iter().next().ok_or(Errno(libc::EIO))?;
         let buf = ending.buf.take().unwrap_or_default();
-        let is_named = match output(&mut ending)? {
-            Output::Fetched(found) => self.file.is_named(&found, &buf),
-            _ => false,
-        };
-        if !is_named {
-            // It was moved or removed by another mount: rare enough for a look that waits.
-            let offset = self.ranges.first().map_or(0, |range| range.offset);
-            self.file.read_at(offset, &mut [0])?;
+        let Output::Fetched(found) = output(&mut ending)? else { return Err(Errno(libc::EIO)) };
+        let place = self.place.take().ok_or(Errno(libc::EIO))?;
+        match self.file.is_named(&place, &found, &buf)? {
+            Some(place) => self.ask_name(place),
+            None => self.end(),
         }
-        self.end()
     }
 
     fn end(&self) -> PosixResult<Next> {

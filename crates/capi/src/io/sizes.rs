@@ -6,7 +6,7 @@
 use super::{ARRAY, CIod, Lists, SINGLE};
 use crate::buffer;
 use crate::error::{Der, Result};
-use crate::event::{Ending, ending_of};
+use crate::event::Ending;
 use crate::object::ObjectHandle;
 use crate::tx::When;
 use dolmen_client::{Cond, Error, Event, FetchIod, Fetched, FetchedIod, IoBuf, Key, Output, Recx, Want, Way};
@@ -74,12 +74,6 @@ impl Question {
         (FetchIod { akey: self.akey.clone(), want }, room_bytes)
     }
 
-    fn now(&self, object: &ObjectHandle, when: &When, dkey: &[u8]) -> Result<u64> {
-        let (iod, room_bytes) = self.iod();
-        let mut buf = IoBuf::zeroed(room_bytes);
-        self.size(object.client.fetch(when.at(), dkey, self.cond, &[iod], &mut buf))
-    }
-
     /// # Errors
     /// What is wrong before anything is asked.
     pub(super) fn start(
@@ -116,10 +110,9 @@ impl Question {
     /// # Errors
     /// Those of the store.
     pub(super) async fn ask(&self, object: &ObjectHandle, when: &When, dkey: &[u8], way: Way) -> Result<u64> {
-        if way == Way::Now {
-            return self.now(object, when, dkey);
-        }
-        self.answer(ending_of(&object.cont.pool, |event| self.start(object, when, dkey, event)).await?)
+        let (iod, room_bytes) = self.iod();
+        let mut buf = IoBuf::zeroed(room_bytes);
+        self.size(object.client.fetch_by(way, when.at(), dkey, self.cond, &[iod], &mut buf).await)
     }
 
     /// Puts a size into the program's descriptor, which is as it says then.

@@ -13,7 +13,7 @@ use crate::raw::Out;
 use crate::tx::When;
 use crate::types::{CAnchor, Iov, SgList};
 use core::ops::ControlFlow;
-use dolmen_client::{Anchor, Cond, Page, limits};
+use dolmen_client::{Anchor, Cond, Page, Way, limits};
 use std::sync::Arc;
 
 /// What was looked at.
@@ -55,7 +55,8 @@ pub(crate) struct Run {
     program: Program,
     cond: Cond,
     dkey: Option<Vec<u8>>,
-    iod_count: usize,
+    /// What is read of each dkey, as the program had it when it called.
+    iods: Vec<CIod>,
     /// Dkeys that may come back.
     rows_max: usize,
     out: RunOut,
@@ -82,7 +83,8 @@ impl Run {
         if cond.0 & !of_fetches != 0 || iod_count > limits::IODS_MAX {
             return Err(Der::INVAL);
         }
-        for iod in out.iods.list(iod_count)? {
+        let iods = out.iods.list(iod_count)?.to_vec();
+        for iod in &iods {
             iod.name.key()?;
             if iod.kind != SINGLE && iod.kind != ARRAY {
                 return Err(Der::INVAL);
@@ -95,7 +97,7 @@ impl Run {
             return Err(Der::INVAL);
         }
         let rows_max = if is_one || is_folded { 1 } else { key_count };
-        let run = Self { object, when, program, cond, dkey, iod_count, rows_max, out };
+        let run = Self { object, when, program, cond, dkey, iods, rows_max, out };
         run.results()?;
         Ok(run)
     }
@@ -121,32 +123,32 @@ impl Run {
     ///
     /// # Errors
     /// `KEY2BIG`, `REC2BIG` if not one dkey, or its records, fit; those of the expressions, and of the client.
-    pub(super) fn carry_out(&self) -> Result<()> {
-        let mut answer = Answer::of(self)?;
+    pub(super) async fn carry_out(self, way: Way) -> Result<()> {
+        let mut answer = Answer::of(&self)?;
         match &self.dkey {
-            Some(dkey) => self.one(dkey, &mut answer)?,
-            None => self.all(&mut answer)?,
+            Some(dkey) => self.one(way, dkey, &mut answer).await?,
+            None => self.all(way, &mut answer).await?,
         }
-        answer.tell(self)
+        answer.tell(&self)
     }
 
-    fn place<'a>(&'a self, dkey: &'a [u8], akey: Option<&'a [u8]>) -> Place<'a> {
-        Place { object: &self.object.client, when: &self.when, dkey, akey }
+    fn place<'a>(&'a self, way: Way, dkey: &'a [u8], akey: Option<&'a [u8]>) -> Place<'a> {
+        Place { way, object: &self.object.client, when: &self.when, dkey, akey }
     }
 
     /// Goes over the dkeys behind the anchor until all are seen or no more come back.
-    fn all(&self, answer: &mut Answer) -> Result<()> {
+    async fn all(&self, way: Way, answer: &mut Answer) -> Result<()> {
         let own = self.out.anchor.get()?;
         let mut position = own.anchor()?;
         let scanned_max = if self.program.fold_count() > 0 { u64::MAX } else { SCANNED_MAX };
         let mut is_full = false;
         while !is_full && !position.is_eof() && answer.stats.dkeys < scanned_max {
             let mut next = position;
-            let keys = self.object.client.list_dkeys(self.when.at(), &mut next, PAGE)?;
+            let keys = self.object.client.list_dkeys_by(way, self.when.at(), &mut next, PAGE).await?;
             let (keys, next) = cut(&self.object, own.end_shard, keys, next)?;
             let mut seen = 0;
             for dkey in keys.iter() {
-                is_full = self.visit(dkey, answer)?.is_break();
+                is_full = self.visit(way, dkey, answer).await?.is_break();
                 if is_full {
                     break;
                 }
@@ -166,13 +168,13 @@ impl Run {
     }
 
     /// Looks at one dkey of all; breaks off before one for which there is no room any more.
-    fn visit(&self, dkey: &[u8], answer: &mut Answer) -> Result<ControlFlow<()>> {
-        let place = self.place(dkey, None);
-        let fields = rows::fields(&self.program, place)?;
+    async fn visit(&self, way: Way, dkey: &[u8], answer: &mut Answer) -> Result<ControlFlow<()>> {
+        let place = self.place(way, dkey, None);
+        let fields = rows::fields(&self.program, place).await?;
         if self.program.lets_through(&fields)? {
             self.program.fold(&fields, &mut answer.totals)?;
             if answer.rows < self.rows_max {
-                match self.give(place, answer) {
+                match self.give(place, answer).await {
                     Err(Der::KEY2BIG | Der::REC2BIG) if answer.rows > 0 => return Ok(ControlFlow::Break(())),
                     other => other?,
                 }
@@ -183,55 +185,55 @@ impl Run {
     }
 
     /// Gives a dkey back, with its records.
-    fn give(&self, place: Place<'_>, answer: &mut Answer) -> Result<()> {
-        let mut records = Vec::with_capacity(self.iod_count);
-        let mut left = answer.room(self.iod_count)?;
-        for (index, iod) in self.out.iods.list(self.iod_count)?.iter().enumerate() {
-            let record = rows::record(place, self.cond, iod, left.of(index)?)?;
+    async fn give(&self, place: Place<'_>, answer: &mut Answer) -> Result<()> {
+        let mut records = Vec::with_capacity(self.iods.len());
+        let mut left = answer.room(self.iods.len())?;
+        for (index, iod) in self.iods.iter().enumerate() {
+            let record = rows::record(place, self.cond, iod, left.of(index)?).await?;
             left.use_up(record.buf.len());
             records.push(record);
         }
-        answer.add(place.dkey, &records, self.iod_count)
+        answer.add(place.dkey, &records, self.iods.len())
     }
 
     /// Looks at one dkey, and at the akeys of it that the program names.
-    fn one(&self, dkey: &[u8], answer: &mut Answer) -> Result<()> {
+    async fn one(&self, way: Way, dkey: &[u8], answer: &mut Answer) -> Result<()> {
         let (mut kept, mut records, mut is_through) = (Vec::new(), Vec::new(), false);
-        let mut left = answer.room(self.iod_count)?;
+        let mut left = answer.room(self.iods.len())?;
         let by_akey = self.program.is_by_akey();
-        if !by_akey && self.exists(dkey)? {
-            let fields = rows::fields(&self.program, self.place(dkey, None))?;
+        if !by_akey && self.exists(way, dkey).await? {
+            let fields = rows::fields(&self.program, self.place(way, dkey, None)).await?;
             is_through = self.program.lets_through(&fields)?;
             if is_through {
                 self.program.fold(&fields, &mut answer.totals)?;
             }
         }
-        for iod in self.out.iods.list(self.iod_count)? {
-            let place = self.place(dkey, Some(iod.name.key()?));
-            if self.object.client.size(self.when.at(), dkey, iod.name.key()?)? == 0 {
+        for iod in &self.iods {
+            let place = self.place(way, dkey, Some(iod.name.key()?));
+            if rows::size(place, iod).await? == 0 {
                 if !self.cond.is_none() {
-                    rows::record(place, self.cond, iod, 0)?;
+                    rows::record(place, self.cond, iod, 0).await?;
                 }
                 continue;
             }
             answer.stats.akeys += 1;
             let mut passes = is_through;
             if by_akey {
-                let fields = rows::fields(&self.program, place)?;
+                let fields = rows::fields(&self.program, place).await?;
                 passes = self.program.lets_through(&fields)?;
                 if passes {
                     self.program.fold(&fields, &mut answer.totals)?;
                 }
             }
             if passes {
-                let record = rows::record(place, self.cond, iod, left.of(kept.len())?)?;
+                let record = rows::record(place, self.cond, iod, left.of(kept.len())?).await?;
                 left.use_up(record.buf.len());
                 kept.push(CIod { size: record.size, ..*iod });
                 records.push(record);
             }
         }
         if is_through || !kept.is_empty() {
-            answer.add(dkey, &records, self.iod_count)?;
+            answer.add(dkey, &records, self.iods.len())?;
         }
         self.out.iods.copy_from(&kept)?;
         self.out.nr_iods.set_if_wanted(u32::try_from(kept.len()).map_err(|_wide| Der::OVERFLOW)?);
@@ -242,9 +244,10 @@ impl Run {
     }
 
     /// Whether anything is stored under a dkey.
-    fn exists(&self, dkey: &[u8]) -> Result<bool> {
+    async fn exists(&self, way: Way, dkey: &[u8]) -> Result<bool> {
         let one = Page { items_max: 1, ..PAGE };
-        let akeys = self.object.client.list_akeys(self.when.at(), dkey, &mut Anchor::default(), one)?;
+        let (client, at) = (&self.object.client, self.when.at());
+        let akeys = client.list_akeys_by(way, at, dkey, &mut Anchor::default(), one).await?;
         Ok(!akeys.is_empty())
     }
 }
@@ -310,7 +313,7 @@ impl Answer {
             Some(pieces) => Some(Keys { kds: out.kds, pen: pieces.pen()?, pieces, at: 0 }),
             None => None,
         };
-        let places = run.rows_max.saturating_mul(run.iod_count);
+        let places = run.rows_max.saturating_mul(run.iods.len());
         let records = match Pieces::of(out.sgl_recx)? {
             Some(pieces) => {
                 let is_by_piece = places > 1 && pieces.count() >= places;
@@ -370,7 +373,7 @@ impl Answer {
         }
         if let Some(records) = &self.records {
             if records.is_by_piece {
-                records.pieces.set_used(self.rows * run.iod_count)?;
+                records.pieces.set_used(self.rows * run.iods.len())?;
             } else {
                 records.pieces.set_filled(records.at)?;
             }

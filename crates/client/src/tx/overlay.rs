@@ -12,16 +12,17 @@ use std::sync::Arc;
 /// All buffered writes by place.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
-    objects: BTreeMap<Oid, ObjectLayer>,
+    /// Shared with reads under way, which see what was there when they began: only then is one copied to be changed.
+    objects: BTreeMap<Oid, Arc<ObjectLayer>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ObjectLayer {
     pub(crate) punched: bool,
     pub(crate) dkeys: BTreeMap<Key, DkeyLayer>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DkeyLayer {
     pub(crate) punched: bool,
     pub(crate) akeys: BTreeMap<Key, AkeyLayer>,
@@ -64,27 +65,17 @@ impl Slice {
 }
 
 impl Overlay {
-    pub(crate) fn object(&self, oid: Oid) -> Option<&ObjectLayer> {
+    pub(crate) fn object(&self, oid: Oid) -> Option<&Arc<ObjectLayer>> {
         self.objects.get(&oid)
     }
 
-    /// The layer of a dkey, and whether the base below it is hidden.
-    pub(crate) fn dkey(&self, oid: Oid, dkey: &[u8]) -> (Option<&DkeyLayer>, bool) {
-        let Some(object) = self.objects.get(&oid) else { return (None, false) };
-        let layer = object.dkeys.get(dkey);
-        (layer, object.punched || layer.is_some_and(|dkey| dkey.punched))
-    }
-
-    /// The layer of an akey, and whether the base below it is hidden.
-    pub(crate) fn akey(&self, oid: Oid, dkey: &[u8], akey: &[u8]) -> (Option<&AkeyLayer>, bool) {
-        let (layer, hidden) = self.dkey(oid, dkey);
-        let layer = layer.and_then(|dkey| dkey.akeys.get(akey));
-        (layer, hidden || layer.is_some_and(|akey| akey.punched))
+    fn object_mut(&mut self, oid: Oid) -> &mut ObjectLayer {
+        Arc::make_mut(self.objects.entry(oid).or_default())
     }
 
     /// Applies one iod; `payload` holds its bytes.
     pub(crate) fn update(&mut self, oid: Oid, dkey: &[u8], iod: &UpdateIod<'_>, payload: &Arc<[u8]>) {
-        let dkey = self.objects.entry(oid).or_default().dkeys.entry(Key::from_slice(dkey)).or_default();
+        let dkey = self.object_mut(oid).dkeys.entry(Key::from_slice(dkey)).or_default();
         let akey = dkey.akeys.entry(iod.akey.clone()).or_default();
         match &iod.value {
             NewValue::Single(_) => akey.single = Some(Some(Arc::clone(payload))),
@@ -99,7 +90,7 @@ impl Overlay {
     }
 
     pub(crate) fn punch(&mut self, oid: Oid, scope: &PunchScope) {
-        let object = self.objects.entry(oid).or_default();
+        let object = self.object_mut(oid);
         match scope {
             PunchScope::Object => *object = ObjectLayer { punched: true, dkeys: BTreeMap::new() },
             PunchScope::Dkey(dkey) => {
@@ -112,6 +103,27 @@ impl Overlay {
                 }
             }
         }
+    }
+}
+
+impl ObjectLayer {
+    /// The layer of a dkey, and whether the base below it is hidden.
+    pub(crate) fn dkey(&self, dkey: &[u8]) -> (Option<&DkeyLayer>, bool) {
+        let layer = self.dkeys.get(dkey);
+        (layer, self.punched || layer.is_some_and(|dkey| dkey.punched))
+    }
+
+    /// Whether anything is to be laid over what the target holds of a dkey.
+    pub(crate) fn touches(&self, dkey: &[u8]) -> bool {
+        let (layer, is_hidden) = self.dkey(dkey);
+        layer.is_some() || is_hidden
+    }
+
+    /// The layer of an akey, and whether the base below it is hidden.
+    pub(crate) fn akey(&self, dkey: &[u8], akey: &[u8]) -> (Option<&AkeyLayer>, bool) {
+        let (layer, is_hidden) = self.dkey(dkey);
+        let layer = layer.and_then(|dkey| dkey.akeys.get(akey));
+        (layer, is_hidden || layer.is_some_and(|akey| akey.punched))
     }
 }
 
@@ -262,16 +274,19 @@ mod tests {
         let value = NewValue::Single(dolmen_codec::verb::Payload::Ref(b"v"));
         let iod = UpdateIod { akey: Key::from_slice(b"a"), cond: dolmen_types::Cond::NONE, value };
         overlay.update(oid, b"d", &iod, &Arc::from(&b"v"[..]));
-        assert!(overlay.akey(oid, b"d", b"a").0.unwrap().has_single());
-        assert!(!overlay.akey(oid, b"d", b"a").1);
+        let before = Arc::clone(overlay.object(oid).unwrap());
+        assert!(before.akey(b"d", b"a").0.unwrap().has_single());
+        assert!(!before.akey(b"d", b"a").1);
         overlay.punch(oid, &PunchScope::Object);
-        assert_eq!(overlay.akey(oid, b"d", b"a"), (None, true));
+        assert_eq!(overlay.object(oid).unwrap().akey(b"d", b"a"), (None, true));
+        assert!(before.akey(b"d", b"a").0.unwrap().has_single(), "who began before sees what was there");
         overlay.update(oid, b"d", &iod, &Arc::from(&b"v"[..]));
-        assert!(overlay.akey(oid, b"d", b"a").0.unwrap().has_single() && overlay.akey(oid, b"d", b"a").1);
+        let after = Arc::clone(overlay.object(oid).unwrap());
+        assert!(after.akey(b"d", b"a").0.unwrap().has_single() && after.akey(b"d", b"a").1);
         overlay.punch(
             oid,
             &PunchScope::Akeys(Key::from_slice(b"d"), smallvec::smallvec![Key::from_slice(b"a")]),
         );
-        assert!(!overlay.akey(oid, b"d", b"a").0.unwrap().has_single());
+        assert!(!overlay.object(oid).unwrap().akey(b"d", b"a").0.unwrap().has_single());
     }
 }
