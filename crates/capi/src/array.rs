@@ -103,8 +103,7 @@ extern "C" fn daos_array_create(
         let cont = handle::cont(coh)?;
         let (when, oh) = (When::of(th, &cont)?, oh.check()?);
         cont.check_writable()?;
-        let made =
-            Array::create_by(way, &cont.client, when.at(), oid.oid(), cell_size, chunk_size).await?;
+        let made = Array::create_by(way, &cont.client, when.at(), oid.oid(), cell_size, chunk_size).await?;
         oh.set(insert(&cont, oid, object::OPEN_RW, made)?)
     })
 }
@@ -168,15 +167,21 @@ struct Use {
 }
 
 impl Use {
-    fn to_read(oh: Handle, th: Handle) -> Result<Self> {
+    fn of(oh: Handle, th: Handle) -> Result<Self> {
         let handle = handle::array(oh)?;
         let when = When::of(th, &handle.object.cont)?;
         let array = handle.array();
         Ok(Self { handle, array, when })
     }
 
+    fn to_read(oh: Handle, th: Handle, ev: Ev) -> Result<Self> {
+        let used = Self::of(oh, th)?;
+        let when = used.when.seen_by(&used.handle.object, ev);
+        Ok(Self { when, ..used })
+    }
+
     fn to_write(oh: Handle, th: Handle) -> Result<Self> {
-        let used = Self::to_read(oh, th)?;
+        let used = Self::of(oh, th)?;
         used.handle.object.check_writable(&used.when)?;
         Ok(used)
     }
@@ -285,7 +290,7 @@ extern "C" fn daos_array_read(
     ev: Ev,
 ) -> c_int {
     der(|| {
-        let used = Use::to_read(oh, th)?;
+        let used = Use::to_read(oh, th, ev)?;
         let ranges = ranges(iod)?;
         let len = used.bytes(&ranges)?;
         let pieces = Pieces::of(sgl)?.ok_or(Der::INVAL)?;
@@ -452,7 +457,7 @@ extern "C" fn daos_array_punch(oh: Handle, th: Handle, iod: Out<CArrayIod>, ev: 
 #[unsafe(no_mangle)]
 extern "C" fn daos_array_get_size(oh: Handle, th: Handle, size: Out<u64>, ev: Ev) -> c_int {
     der(|| {
-        let used = Use::to_read(oh, th)?;
+        let used = Use::to_read(oh, th, ev)?;
         if ev.is_null() || used.when.is_tx() {
             let ask = move |way| async move { size.set(used.array.size_by(way, used.when.at()).await?) };
             return code(go(ev, ask));
@@ -470,7 +475,7 @@ extern "C" fn daos_array_get_size(oh: Handle, th: Handle, size: Out<u64>, ev: Ev
 #[unsafe(no_mangle)]
 extern "C" fn daos_array_stat(oh: Handle, th: Handle, stat: Out<CArrayStat>, ev: Ev) -> c_int {
     der(|| {
-        let used = Use::to_read(oh, th)?;
+        let used = Use::to_read(oh, th, ev)?;
         let stat = stat.check()?;
         if !ev.is_null() && !used.when.is_tx() {
             return used.stat(stat, ev);

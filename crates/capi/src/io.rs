@@ -121,7 +121,8 @@ pub(crate) fn update(
     }
     if !cond.is_none() && iods.iter().any(|iod| is_large(&iod.value)) {
         let (client, dkey) = (object.client.clone(), dkey.to_vec());
-        let update = |way| async move { Ok(client.update_by(way, At::Latest, &dkey, cond, &iods).await.map(drop)?) };
+        let update =
+            |way| async move { Ok(client.update_by(way, At::Latest, &dkey, cond, &iods).await.map(drop)?) };
         return code(go(ev, update));
     }
     let start = |event: &mut _| Ok(object.client.update_on(event, when.at(), dkey, cond, iods.into_vec())?);
@@ -228,7 +229,7 @@ extern "C" fn daos_obj_fetch(
 ) -> c_int {
     der(|| {
         let object = handle::object(oh)?;
-        let when = When::of(th, &object.cont)?;
+        let when = When::of(th, &object.cont)?.seen_by(&object, ev);
         let (dkey, cond) = (dkey.get()?.key()?, cond(flags)?);
         fetch(&object, &when, dkey, cond, Lists { nr, iods, sgls, ioms }, ev)
     })

@@ -216,7 +216,7 @@ extern "C" fn daos_obj_list_recx(
 ) -> c_int {
     der(|| {
         let object = handle::object(oh)?;
-        let when = When::of(th, &object.cont)?;
+        let when = When::of(th, &object.cont)?.seen_by(&object, ev);
         let (dkey, akey) = (dkey.get()?.key()?.to_vec(), akey.get()?.key()?.to_vec());
         let own = anchor.get()?;
         let items_max = nr.get()?.min(u32::try_from(limits::EXTENTS_MAX).unwrap_or(u32::MAX));

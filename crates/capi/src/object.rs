@@ -325,7 +325,7 @@ fn give_key(to: Out<Iov>, key: &[u8]) -> Result<()> {
 extern "C" fn daos_obj_query_max_epoch(oh: Handle, th: Handle, epoch: Out<u64>, ev: Ev) -> c_int {
     der(|| {
         let object = handle::object(oh)?;
-        let when = When::of(th, &object.cont)?;
+        let when = When::of(th, &object.cont)?.seen_by(&object, ev);
         let epoch = epoch.check()?;
         if !ev.is_null() && !when.is_tx() {
             let mut walk = Walk::new(object.client.clone(), when, None);

@@ -194,7 +194,7 @@ extern "C" fn daos_pipeline_run(
         if !Arc::ptr_eq(&object.cont, &cont) {
             return Err(Der::INVAL);
         }
-        let when = When::of(th, &cont)?;
+        let when = When::of(th, &cont)?.seen_by(&object, ev);
         let program = Program::of(pipeline)?;
         let out =
             RunOut { nr_iods, iods, anchor, nr_kds, kds, sgl_keys, sgl_recx, recx_size, sgl_agg, stats };

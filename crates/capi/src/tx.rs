@@ -5,11 +5,12 @@ use crate::error::{Der, Result, der};
 use crate::event::{Ev, go, launch, run};
 use crate::handle::{self, Entry};
 use crate::io::code;
+use crate::object::ObjectHandle;
 use crate::raw::Out;
 use crate::types::Handle;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU8, Ordering};
-use dolmen_client::{At, Epoch, Tx};
+use dolmen_client::{At, Epoch, Oid, Tx};
 use std::sync::Arc;
 
 /// A transaction that only reads.
@@ -66,6 +67,15 @@ impl When {
         }
     }
 
+    /// As it is, for an operation that only reads the object: with an event, that sees what its transaction has written when it
+    /// is called, however it goes on.
+    pub(crate) fn seen_by(self, object: &ObjectHandle, ev: Ev) -> Self {
+        match &self.0 {
+            Some(handle) if !ev.is_null() => Self(Some(handle.as_it_is(object.client.oid()))),
+            _ => self,
+        }
+    }
+
     /// The latest state.
     pub(crate) fn now() -> Self {
         Self(None)
@@ -89,6 +99,12 @@ impl When {
 impl TxHandle {
     pub(crate) fn cont(&self) -> &ContHandle {
         &self.cont
+    }
+
+    fn as_it_is(self: &Arc<Self>, oid: Oid) -> Arc<Self> {
+        let Kind::Tx { tx, .. } = &self.kind else { return Arc::clone(self) };
+        let kind = Kind::Tx { tx: Arc::new(tx.as_it_is(oid)), read_only: true };
+        Arc::new(Self { cont: Arc::clone(&self.cont), kind, phase: AtomicU8::new(OPEN) })
     }
 
     fn epoch(&self) -> Epoch {

@@ -274,13 +274,7 @@ impl Array {
     ///
     /// # Errors
     /// As [`Array::read`].
-    pub async fn read_by(
-        &self,
-        way: Way,
-        at: At<'_>,
-        ranges: &[Recx],
-        buf: &mut IoBuf,
-    ) -> Result<ArrayRead> {
+    pub async fn read_by(&self, way: Way, at: At<'_>, ranges: &[Recx], buf: &mut IoBuf) -> Result<ArrayRead> {
         let filled = self.read_filled_by(way, at, ranges, buf).await?;
         let wanted: u64 = ranges.iter().map(|range| range.count).sum();
         let last = ranges.iter().filter_map(|range| range.end()).max().unwrap_or(0);
@@ -350,8 +344,7 @@ impl Array {
     ) -> Result<SmallVec<[Recx; 1]>> {
         let want = Want::Array { record_bytes: self.cell_bytes, extents: group.extents.clone() };
         let iods = [FetchIod { akey: Key::from_slice(AKEY), want }];
-        let fetched =
-            self.object.fetch_by(way, at, &dkey_of(group.chunk)?, Cond::NONE, &iods, buf).await?;
+        let fetched = self.object.fetch_by(way, at, &dkey_of(group.chunk)?, Cond::NONE, &iods, buf).await?;
         let mut filled = fetched.into_iter().next().ok_or_else(unexpected)?.filled;
         let cell_len = usize::try_from(self.cell_bytes).map_err(|_wide| Invalid::RecordSize)?;
         let byte_of =

@@ -40,6 +40,8 @@ pub struct Tx {
     cont: Container,
     /// Guards what is buffered; never held while something is asked.
     state: Mutex<State>,
+    /// What it shows a past state of; `None` for a transaction.
+    shows: Option<Arc<Self>>,
 }
 
 struct State {
@@ -141,7 +143,17 @@ impl Tx {
             return Err(Error::NoPermission);
         }
         let state = State::new(begin_epoch(way, &cont).await?);
-        Ok(Self { cont, state: Mutex::new(state) })
+        Ok(Self { cont, state: Mutex::new(state), shows: None })
+    }
+
+    /// The transaction as it is now, for reads of an object that go on later: they see what is written of that now, and nothing
+    /// that is written meanwhile. Nothing can be written or committed in it.
+    #[must_use]
+    pub fn as_it_is(self: &Arc<Self>, oid: Oid) -> Self {
+        let now = self.lock();
+        let (phase, overlay) = (now.phase, now.overlay.only(oid));
+        let state = Mutex::new(State { phase, overlay, ..State::new(now.epoch) });
+        Self { cont: self.cont.clone(), state, shows: Some(Arc::clone(self)) }
     }
 
     /// The epoch that its reads have and its writes will get.
@@ -180,6 +192,7 @@ impl Tx {
     /// Takes what is buffered; until `end_commit` the transaction is busy.
     fn begin_commit(&self) -> Result<Commit> {
         self.cont.check_handle()?;
+        self.check_own()?;
         let mut state = self.lock();
         state.check()?;
         state.phase = Phase::Committing;
@@ -305,6 +318,9 @@ impl Tx {
 
     /// Remembers a conflict that a read at this epoch met, unless the transaction was begun anew since.
     pub(crate) fn note(&self, read_at: ReadAt, error: &Error) {
+        if let Some(shown) = &self.shows {
+            shown.note(read_at, error);
+        }
         let mut state = self.lock();
         if state.phase == Phase::Open && read_at == ReadAt::Tx(state.epoch) {
             match error {
@@ -371,6 +387,7 @@ impl Tx {
 
     /// Buffers changes, of a transaction that stands where it stood when their conditions were looked at.
     fn buffer(&self, object: &Object, changes: &[Staged<'_>], looked_at: Option<ReadAt>) -> Result<Epoch> {
+        self.check_own()?;
         let mut state = self.lock();
         state.check()?;
         if looked_at.is_some_and(|at| at != ReadAt::Tx(state.epoch)) {
@@ -378,6 +395,12 @@ impl Tx {
         }
         state.buffer(object, changes)?;
         Ok(state.epoch)
+    }
+
+    /// # Errors
+    /// `NoPermission` for what only shows a transaction.
+    fn check_own(&self) -> Result<()> {
+        if self.shows.is_some() { Err(Error::NoPermission) } else { Ok(()) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

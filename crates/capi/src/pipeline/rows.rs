@@ -5,7 +5,9 @@ use crate::buffer;
 use crate::error::{Der, Result};
 use crate::io::{ARRAY, CIod, SINGLE, bytes_of, extents};
 use crate::tx::When;
-use dolmen_client::{Anchor, Cond, FetchIod, FetchedIod, IoBuf, Key, Object, QueryFlags, Recx, Want, Way, limits};
+use dolmen_client::{
+    Anchor, Cond, FetchIod, FetchedIod, IoBuf, Key, Object, QueryFlags, Recx, Want, Way, limits,
+};
 use smallvec::smallvec;
 
 /// Bytes of one value that an expression looks at, and of the records of one dkey: as many as one request carries.

@@ -183,11 +183,21 @@ long_reads_ask_for_the_size_first(void)
 	end();
 }
 
+/* Something that is asked and answered. */
+static void
+ask(void)
+{
+	daos_size_t size;
+
+	OK(dfs_get_size(dfs, file, &size));
+}
+
 static void
 a_file_that_is_gone_is_told_by_its_event(void)
 {
 	static const size_t whole[] = {3000, 0};
 	struct buffers      b;
+	daos_event_t       *ended[EVENTS];
 	dfs_t              *other;
 
 	begin();
@@ -203,6 +213,20 @@ a_file_that_is_gone_is_told_by_its_event(void)
 	OK(dfs_read(dfs, file, buffers(&b, out, whole), 100, &b.read, next()));
 	wait_for_all();
 	GIVES(evs[0].ev_error, dfs_read(dfs, file, &b.sgl, 100, &b.read, NULL));
+	/* No look at it waits, neither for the answer that tells that it is elsewhere. */
+	launched = 0;
+	OK(dfs_read(dfs, file, buffers(&b, out, whole), 100, &b.read, next()));
+	finish_look_by_look(ask, ended);
+	GIVES(evs[0].ev_error, ESTALE);
+	/* Whom this mount moves meanwhile is looked for where it is. */
+	OK(dfs_move(other, NULL, "g", NULL, "f", NULL));
+	launched = 0;
+	OK(dfs_read(dfs, file, buffers(&b, out, whole), 100, &b.read, next()));
+	OK(dfs_move(dfs, NULL, "f", NULL, "h", NULL));
+	finish_look_by_look(ask, ended);
+	all_well();
+	GIVES(b.read, 0);
+	OK(dfs_move(other, NULL, "h", NULL, "g", NULL));
 	OK(dfs_remove(other, NULL, "g", true, NULL));
 	launched = 0;
 	OK(dfs_read(dfs, file, buffers(&b, out, whole), 0, &b.read, next()));

@@ -90,6 +90,30 @@ finish(void)
 	GIVES(daos_eq_query(eq, DAOS_EQR_ALL, 0, NULL), 0);
 }
 
+/* Ends what was launched look by look: between looks the daemon answers, be it only what `ask` asks, and stands still while
+ * somebody looks. No look waits. The events come in the order in which they have ended. */
+static inline void
+finish_look_by_look(void (*ask)(void), daos_event_t **ended)
+{
+	int seen = 0, found;
+
+	while (seen < launched) {
+		if (daemon_pid > 0)
+			CHECK(kill(daemon_pid, SIGCONT) == 0);
+		ask();
+		if (daemon_pid > 0) {
+			CHECK(kill(daemon_pid, SIGSTOP) == 0);
+			while (is_running())
+				;
+		}
+		found = daos_eq_poll(eq, 1, DAOS_EQ_NOWAIT, EVENTS, &ended[seen]);
+		CHECK(found >= 0);
+		seen += found;
+	}
+	if (daemon_pid > 0)
+		CHECK(kill(daemon_pid, SIGCONT) == 0);
+}
+
 static inline void
 all_well(void)
 {

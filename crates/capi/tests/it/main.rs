@@ -37,6 +37,7 @@ mod killed;
 mod kit;
 mod kv;
 mod later;
+mod later_tx;
 mod layout;
 mod left;
 mod life;

@@ -346,13 +346,7 @@ async fn base_has(
 }
 
 /// Whether a dkey, or one akey of it, is there for the transaction.
-async fn exists(
-    way: Way,
-    object: &Object,
-    sight: &Sight,
-    dkey: &[u8],
-    akey: Option<&[u8]>,
-) -> Result<bool> {
+async fn exists(way: Way, object: &Object, sight: &Sight, dkey: &[u8], akey: Option<&[u8]>) -> Result<bool> {
     match (Seen::of(way, object, sight), akey) {
         (Some(seen), Some(akey)) => seen.akey(dkey, akey).exists().await,
         (Some(seen), None) => dkey_exists(seen, dkey).await,
@@ -468,12 +462,7 @@ pub(crate) async fn akeys(
 }
 
 /// One step of listing akeys.
-async fn akeys_once(
-    seen: Seen<'_>,
-    dkey: &[u8],
-    anchor: &mut Anchor,
-    page: Page,
-) -> Result<PackedKeys> {
+async fn akeys_once(seen: Seen<'_>, dkey: &[u8], anchor: &mut Anchor, page: Page) -> Result<PackedKeys> {
     let Seen { way, object, at, .. } = seen;
     let from = *anchor;
     let (layer, is_hidden) = seen.layer.dkey(dkey);
@@ -690,12 +679,7 @@ fn sort_best_first(kind: KeyKind, flags: QueryFlags, keys: &mut [Key]) {
 }
 
 /// What is asked of one dkey: whether it exists, its best akey, its best record.
-async fn query_dkey(
-    seen: Seen<'_>,
-    flags: QueryFlags,
-    dkey: &[u8],
-    akey: &[u8],
-) -> Result<Option<Found>> {
+async fn query_dkey(seen: Seen<'_>, flags: QueryFlags, dkey: &[u8], akey: &[u8]) -> Result<Option<Found>> {
     let found = |akey: &[u8], recx, record_bytes| Found {
         dkey: Key::from_slice(dkey),
         akey: Key::from_slice(akey),

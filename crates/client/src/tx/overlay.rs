@@ -69,6 +69,11 @@ impl Overlay {
         self.objects.get(&oid)
     }
 
+    /// What is buffered of one object.
+    pub(crate) fn only(&self, oid: Oid) -> Self {
+        Self { objects: self.objects.get(&oid).map(|layer| (oid, Arc::clone(layer))).into_iter().collect() }
+    }
+
     fn object_mut(&mut self, oid: Oid) -> &mut ObjectLayer {
         Arc::make_mut(self.objects.entry(oid).or_default())
     }

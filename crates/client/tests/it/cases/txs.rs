@@ -2,9 +2,14 @@
 
 use super::common::{new_container, open};
 use super::objects::object;
+use core::task::Poll;
 use dolmen_client::{
-    Array, At, Cond, Container, Error, Invalid, IoBuf, Object, ObjectClass, ObjectType, Recx, Tx,
+    Anchor, Array, At, Cond, Container, Error, Invalid, IoBuf, NewValue, Object, ObjectClass, ObjectType,
+    Page, Payload, QueryFlags, Recx, Tx, UpdateIod, Way,
 };
+use dolmen_codec::step;
+use dolmen_types::Key;
+use std::sync::Arc;
 
 fn number(object: &Object, at: At<'_>, dkey: &[u8]) -> Result<u64, Error> {
     let mut buf = IoBuf::default();
@@ -225,4 +230,103 @@ fn what_a_transaction_has_no_room_for_leaves_nothing_in_it() {
     // What needs no room is still taken.
     array.punch(At::Tx(&tx), &[Recx::new(1, 4)]).unwrap();
     assert_eq!(array.size(At::Tx(&tx)), Ok(1));
+}
+
+/// Polls an operation to its end; what is done after the first poll is done with it under way.
+fn polled<T>(operation: impl Future<Output = T>, meanwhile: impl FnOnce()) -> T {
+    let mut operation = Box::pin(operation);
+    assert!(step(&mut operation).is_pending(), "it has something to ask");
+    meanwhile();
+    loop {
+        if let Poll::Ready(value) = step(&mut operation) {
+            return value;
+        }
+    }
+}
+
+async fn list(object: &Object, at: At<'_>, way: Way) -> Vec<Vec<u8>> {
+    let (mut anchor, mut keys) = (Anchor::default(), Vec::new());
+    while !anchor.is_eof() {
+        let page = object.list_dkeys_by(way, at, &mut anchor, Page::default()).await.unwrap();
+        keys.extend(page.iter().map(<[u8]>::to_vec));
+    }
+    keys
+}
+
+#[test]
+fn a_read_by_polling_sees_what_was_written_when_it_began() {
+    let (_, _, cont) = open(4);
+    let object = object(&cont, ObjectType::MultiUint64, "SX");
+    let key = |number: u64| number.to_le_bytes();
+    for number in 0..8 {
+        object.put(At::Latest, &key(number), &key(1), &key(number)).unwrap();
+    }
+    let tx = Arc::new(cont.begin().unwrap());
+    object.punch_dkey(At::Tx(&tx), &key(7), Cond::NONE).unwrap();
+    object.put(At::Tx(&tx), &key(3), &key(2), b"own").unwrap();
+    let [k1, k2, k3] = [1, 2, 3].map(key);
+    let highest = QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0);
+    let (mut one, mut value) = (Anchor::default(), IoBuf::default());
+    let before = dolmen_codec::now(list(&object, At::Tx(&tx), Way::Now));
+    assert_eq!(before.len(), 7);
+
+    // Of one read, all requests see the same; of several, those that read in the transaction as it was.
+    let found = object.query_by(Way::Later, At::Tx(&tx), highest, b"", &k1);
+    let found = polled(found, || {
+        object.put(At::Tx(&tx), &key(9), &key(1), b"later").unwrap();
+        object.punch_dkey(At::Tx(&tx), &key(6), Cond::NONE).unwrap();
+    });
+    assert_eq!(found.unwrap().unwrap().dkey[..], key(6));
+    let now = Arc::new(tx.as_it_is(object.oid()));
+    let akeys = object.list_akeys_by(Way::Later, At::Tx(&now), &k3, &mut one, Page::default());
+    let akeys = polled(akeys, || {
+        object.punch(At::Tx(&tx), Cond::NONE).unwrap();
+    });
+    assert_eq!(akeys.unwrap().len(), 2);
+    let seen = polled(list(&object, At::Tx(&now), Way::Later), || {});
+    assert_eq!(seen.len(), 7, "6 and 7 are gone, and 9 is there");
+    let read = object.get_by(Way::Later, At::Tx(&now), &k2, &k1, &mut value);
+    assert_eq!(polled(read, || {}), Ok(Some(8)));
+    assert_eq!(value[..], k2);
+    assert_eq!(dolmen_codec::now(list(&object, At::Tx(&tx), Way::Now)), Vec::<Vec<u8>>::new());
+    // What shows a transaction is none.
+    assert_eq!(object.put(At::Tx(&now), &key(1), &key(1), b"x"), Err(Error::NoPermission));
+    assert_eq!(now.commit(), Err(Error::NoPermission));
+    tx.commit().unwrap();
+    assert_eq!(dolmen_codec::now(list(&object, At::Latest, Way::Now)), Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn what_was_begun_before_a_restart_neither_writes_nor_ends_what_is_after_it() {
+    let (served, _, cont) = open(2);
+    let object = counters(&cont);
+    let tx = Arc::new(cont.begin().unwrap());
+    let value = NewValue::Single(Payload::Ref(b"value"));
+    let iods = [UpdateIod { akey: Key::from_slice(b"n"), cond: Cond::NONE, value }];
+    let made = object.update_by(Way::Later, At::Tx(&tx), b"x", Cond::DKEY_INSERT, &iods);
+    let made = polled(made, || {
+        // Since it is there now the condition does not hold for what is begun anew.
+        object.put(At::Latest, b"x", b"n", &7_u64.to_le_bytes()).unwrap();
+        tx.restart().unwrap();
+    });
+    assert!(matches!(made, Err(Error::Canceled)), "{made:?}");
+    assert_eq!(number(&object, At::Tx(&tx), b"x").unwrap(), 7);
+    add(&object, &tx, b"y", 1).unwrap();
+    // A conflict that a read meets ends its transaction, unless that was begun anew since.
+    let conflict = || served.fail_next([Error::TxRestart { after: tx.epoch() }]);
+    let mut buf = IoBuf::default();
+    conflict();
+    let read = object.get_by(Way::Later, At::Tx(&tx), b"x", b"n", &mut buf);
+    assert!(matches!(polled(read, || tx.restart().unwrap()), Err(Error::TxRestart { .. })));
+    assert!(!tx.must_restart());
+    let shown = Arc::new(tx.as_it_is(object.oid()));
+    conflict();
+    assert!(matches!(number(&object, At::Tx(&shown), b"x"), Err(Error::TxRestart { .. })));
+    assert!(tx.must_restart() && shown.must_restart());
+    tx.restart().unwrap();
+    add(&object, &tx, b"y", 1).unwrap();
+    tx.commit().unwrap();
+    assert_eq!(number(&object, At::Latest, b"y").unwrap(), 1);
+    let made = object.update_by(Way::Later, At::Latest, b"z", Cond::DKEY_INSERT, &iods);
+    polled(made, || {}).unwrap();
 }
