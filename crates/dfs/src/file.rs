@@ -5,6 +5,7 @@ pub use crate::chunks::Piece;
 use crate::chunks::{AKEY_DATA, LAST_RECORD, pieces, seek, size_to};
 use crate::dir::OpenOptions;
 use crate::error::{Error, Result, What};
+pub use crate::event::FilePlace;
 use crate::layout::FILE_BYTES_MAX;
 use crate::mount::Mount;
 use crate::node::Node;
