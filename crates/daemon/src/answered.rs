@@ -1,14 +1,14 @@
 //! Answers of the daemon itself, for those who ask again because the answer was lost.
 //!
 //! The latest are in one small file beside the pools, which is replaced whole: what is about to be done before it is begun,
-//! and what was answered before the answer is given.
+//! and what was answered before the answer is given. It stays with the directory that the daemon was started for, wherever that is moved.
 //!
 //! Invariants: a request is carried out by one thread at a time; what has begun names its pool, so that who asks again means
 //! that one and no other; what was refused is not retained.
 
 use dolmen_codec::bytes::{Reader, put_len};
 use dolmen_codec::wire::{PoolEntry, SystemReply};
-use dolmen_env::RealRoot;
+use dolmen_env::HeldDir;
 use dolmen_types::{Error, Head, Label, RequestId, Result, Uuid, crc32c};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -61,7 +61,9 @@ pub(crate) enum Fault {
 
 /// The latest answers.
 pub(crate) struct Answered {
+    /// As the system was named.
     place: PathBuf,
+    dir: HeldDir,
     /// Guards the answers and their file; nothing is taken while it is held.
     state: Mutex<State>,
     /// Called when a request is not carried out any more.
@@ -94,8 +96,11 @@ impl Drop for Turn<'_> {
 
 impl Answered {
     /// Those of the system in `dir`, and what was wrong with them.
-    pub(crate) fn of(dir: &Path) -> (Self, core::result::Result<(), Fault>) {
-        let place = dir.join(DIRECTORY);
+    ///
+    /// # Errors
+    /// If the directory cannot be opened.
+    pub(crate) fn of(dir: &Path) -> dolmen_env::Result<(Self, core::result::Result<(), Fault>)> {
+        let (held, place) = (HeldDir::open(dir)?, dir.join(DIRECTORY));
         let found = match dolmen_env::read_small(&place, NAME) {
             Ok(bytes) => decode(&bytes),
             Err(error) if error.is_not_found() => Ok(VecDeque::new()),
@@ -108,15 +113,20 @@ impl Answered {
         // An older daemon has left it to be read by all, and the keys of pools are in it.
         if fault.is_ok() && dolmen_env::is_open_to_others(&place.join(NAME)).is_ok_and(|is_open| is_open) {
             // Ignored: without room for it the next answer closes it.
-            let _closed = write(&place, &entries);
+            let _closed = write(&held, &entries);
         }
         let state = State { entries, under_way: BTreeSet::new() };
-        (Self { place, state: Mutex::new(state), ended: Condvar::new() }, fault)
+        Ok((Self { place, dir: held, state: Mutex::new(state), ended: Condvar::new() }, fault))
     }
 
     /// Where they are on record.
     pub(crate) fn path(&self) -> PathBuf {
         self.place.join(NAME)
+    }
+
+    /// Whether the system's directory is where it was when the daemon was started.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.dir.has_its_name()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -227,13 +237,12 @@ impl Turn<'_> {
         while state.entries.len() > ANSWERS_MAX {
             state.entries.pop_front();
         }
-        let place = &self.answered.place;
-        write(place, &state.entries)
+        write(&self.answered.dir, &state.entries)
     }
 }
 
-fn write(place: &Path, entries: &VecDeque<Entry>) -> dolmen_env::Result<()> {
-    RealRoot::open_or_create(place)?.write_small(NAME, &encode(entries))
+fn write(dir: &HeldDir, entries: &VecDeque<Entry>) -> dolmen_env::Result<()> {
+    dir.write_small(DIRECTORY, NAME, &encode(entries))
 }
 
 fn is_answer(outcome: &Outcome) -> bool {
@@ -362,12 +371,12 @@ mod tests {
     fn what_an_older_daemon_has_left_to_all_is_closed_at_the_start() {
         use std::os::unix::fs::PermissionsExt;
         let dir = scratch("open");
-        write(&dir.0.join(DIRECTORY), &all()).unwrap();
+        write(&HeldDir::open(&dir.0).unwrap(), &all()).unwrap();
         let path = dir.0.join(DIRECTORY).join(NAME);
         let is_open = || dolmen_env::is_open_to_others(&path).unwrap();
         assert!(!is_open());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        let (answered, sound) = Answered::of(&dir.0);
+        let (answered, sound) = Answered::of(&dir.0).unwrap();
         assert!(sound.is_ok() && !is_open());
         assert_eq!(decode(&std::fs::read(&path).unwrap()).map(|entries| entries.len()), Ok(all().len()));
         drop(answered);
@@ -441,14 +450,14 @@ mod tests {
     #[test]
     fn answers_are_known_to_the_next_daemon_and_to_whom_they_were_given() {
         let dir = scratch("next");
-        let (first, sound) = Answered::of(&dir.0);
+        let (first, sound) = Answered::of(&dir.0).unwrap();
         assert_eq!(sound, Ok(()));
         first.turn(&by(1)).unwrap().ends(&SystemReply::Done).unwrap();
         first.turn(&by(2)).unwrap().begins(Outcome::Creates { pool: Uuid::from_u128(5), key: 6 }).unwrap();
         // Without a number it is nobody's.
         first.turn(&by(0)).unwrap().ends(&SystemReply::Done).unwrap();
         assert_eq!(first.turn(&by(2)).unwrap().begun(), None, "it was refused");
-        let (next, sound) = Answered::of(&dir.0);
+        let (next, sound) = Answered::of(&dir.0).unwrap();
         assert_eq!(sound, Ok(()));
         assert_eq!(next.turn(&by(1)).unwrap().answer(), Some(SystemReply::Done));
         let begun = Outcome::Creates { pool: Uuid::from_u128(5), key: 6 };
@@ -463,11 +472,11 @@ mod tests {
     #[test]
     fn a_pool_that_others_have_destroyed_was_made() {
         let dir = scratch("made");
-        let (first, _) = Answered::of(&dir.0);
+        let (first, _) = Answered::of(&dir.0).unwrap();
         let making = first.turn(&by(1)).unwrap();
         making.begins(Outcome::Creates { pool: Uuid::from_u128(5), key: 6 }).unwrap();
         // The answer is not on record yet when the daemon dies.
-        let (next, _) = Answered::of(&dir.0);
+        let (next, _) = Answered::of(&dir.0).unwrap();
         next.turn(&by(2)).unwrap().destroys(&pool(5)).unwrap();
         assert_eq!(next.turn(&by(1)).unwrap().answer(), Some(SystemReply::Created(pool(5))));
         drop(making);
@@ -476,10 +485,10 @@ mod tests {
     #[test]
     fn the_latest_answers_are_kept_and_no_more() {
         let dir = scratch("latest");
-        let (first, _) = Answered::of(&dir.0);
+        let (first, _) = Answered::of(&dir.0).unwrap();
         let last = ANSWERS_MAX as u64 + 1;
         (1..=last).for_each(|at| first.turn(&by(at)).unwrap().ends(&SystemReply::Done).unwrap());
-        let (next, sound) = Answered::of(&dir.0);
+        let (next, sound) = Answered::of(&dir.0).unwrap();
         assert_eq!(sound, Ok(()));
         assert_eq!(next.turn(&by(1)).unwrap().answer(), None);
         assert_eq!(next.turn(&by(2)).unwrap().answer(), Some(SystemReply::Done));
@@ -488,7 +497,7 @@ mod tests {
     #[test]
     fn who_asks_again_waits_for_who_carries_it_out() {
         let dir = scratch("waits");
-        let (answered, _) = Answered::of(&dir.0);
+        let (answered, _) = Answered::of(&dir.0).unwrap();
         dolmen_env::scope(|threads| {
             let turn = answered.turn(&by(1)).unwrap();
             let again = threads.spawn(|| answered.turn(&by(1)).unwrap().answer());

@@ -34,6 +34,8 @@ const BODY_BYTES_MAX: u32 = {
 
 /// `EIO`: the machine gives no randomness.
 const ERRNO_IO: i32 = 5;
+/// And for a directory that is not where it was.
+const ERRNO_STALE: i32 = 116;
 
 /// How long a daemon may take to answer before it is taken for dead.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -101,7 +103,7 @@ impl Daemon {
         let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address().clone()).collect();
         let sign = put_sign(settings, &addresses)?;
         let mut secrets = Secrets::System;
-        let (answered, sound) = Answered::of(&settings.dir);
+        let (answered, sound) = Answered::of(&settings.dir)?;
         if sound == Err(Fault::Newer) {
             return Err(Error::Newer { path: answered.path() });
         }
@@ -410,6 +412,12 @@ impl Shared {
             return Ok(Attachment { reply, pool: None, is_last: false });
         }
         let is_last = matches!(ask, SystemVerb::Stop);
+        if matches!(ask, SystemVerb::PoolCreate(_) | SystemVerb::PoolDestroy { .. })
+            && !self.answered.is_in_place()
+        {
+            self.note("the directory of the system was moved: no pool is made or destroyed until a daemon is started for it where it is now");
+            return Err(Failure::Io { target: TargetNo(0), errno: ERRNO_STALE });
+        }
         let reply = match ask {
             SystemVerb::PoolCreate(spec) => SystemReply::Created(self.create(&turn, spec)?),
             SystemVerb::PoolDestroy { name, force } => {

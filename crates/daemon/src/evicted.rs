@@ -1,11 +1,12 @@
 //! How often each pool was taken from all who had it, for those who come back: who has connected before does not go on.
 //!
-//! The counts are in one small file beside the pools, which is replaced whole before an eviction is answered.
+//! The counts are in one small file beside the pools, which is replaced whole before an eviction is answered. It stays with the
+//! directory that the daemon was started for, wherever that is moved.
 //!
 //! Invariants: a count never falls while its pool is there; what is not on record counts as none.
 
 use dolmen_codec::bytes::{Reader, put_len};
-use dolmen_env::RealRoot;
+use dolmen_env::HeldDir;
 use dolmen_types::{Uuid, crc32c};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,10 @@ const ENTRY_BYTES: usize = 24;
 
 /// The counts of all pools that were ever taken.
 pub(crate) struct Evicted {
+    /// As the system was named.
     place: PathBuf,
+    /// None if it could not be opened.
+    dir: Option<HeldDir>,
     // Guards: the counts and their file; nothing is taken while it is held.
     counts: Mutex<BTreeMap<Uuid, u64>>,
 }
@@ -38,7 +42,9 @@ impl Evicted {
             Err(error) if error.is_not_found() => (BTreeMap::new(), true),
             Ok(None) | Err(_) => (BTreeMap::new(), false),
         };
-        (Self { place, counts: Mutex::new(counts) }, is_sound)
+        let held = HeldDir::open(dir).ok();
+        let is_sound = is_sound && held.is_some();
+        (Self { place: dir.to_owned(), dir: held, counts: Mutex::new(counts) }, is_sound)
     }
 
     fn counts(&self) -> MutexGuard<'_, BTreeMap<Uuid, u64>> {
@@ -58,7 +64,11 @@ impl Evicted {
         let mut counts = self.counts();
         counts.retain(|known, _| there.contains(known));
         *counts.entry(pool).or_default() += 1;
-        RealRoot::open_or_create(&self.place)?.write_small(NAME, &encode(&counts))
+        let put = |dir: &HeldDir| dir.write_small(DIRECTORY, NAME, &encode(&counts));
+        match &self.dir {
+            Some(dir) => put(dir),
+            None => put(&HeldDir::open(&self.place)?),
+        }
     }
 }
 

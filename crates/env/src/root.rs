@@ -431,6 +431,62 @@ fn opened(dir: &Path) -> Result<OwnedFd> {
     })
 }
 
+/// A directory that is open: what is put into it lies in it, wherever it has been moved since, and never in another one that
+/// has its name now.
+#[derive(Debug)]
+pub struct HeldDir {
+    /// As it was named.
+    path: PathBuf,
+    dir: OwnedFd,
+}
+
+impl HeldDir {
+    /// Opens a directory that is there.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Io`].
+    pub fn open(path: &Path) -> Result<Self> {
+        Ok(Self { path: path.to_owned(), dir: opened(path)? })
+    }
+
+    /// Whether it still is where it was: not if it was moved or removed, whatever has its name now.
+    #[must_use]
+    pub fn has_its_name(&self) -> bool {
+        match (fstat(&self.dir), statat(rustix::fs::CWD, &self.path, AtFlags::empty())) {
+            (Ok(own), Ok(named)) => (own.st_dev, own.st_ino) == (named.st_dev, named.st_ino),
+            _ => false,
+        }
+    }
+
+    /// Replaces (or creates) a small file of a subdirectory in one durable step; there, nobody else may look into the
+    /// subdirectory if it is made for it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`]; the old contents stay.
+    pub fn write_small(&self, subdirectory: &str, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.path.join(subdirectory).join(checked_name(name)?);
+        let failed = failed_on(Op::Write, &path);
+        let is_new = match mkdirat(&self.dir, subdirectory, Mode::from_raw_mode(OWN_DIRECTORY)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(errno) => return Err(failed(errno.into())),
+        };
+        let put = || -> std::io::Result<()> {
+            let below = openat(&self.dir, subdirectory, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+            if is_new {
+                give_to_owner(&self.dir, &below)?;
+            }
+            replaced(&below, name, bytes)?;
+            rustix::fs::fsync(&below)?;
+            if is_new {
+                rustix::fs::fsync(&self.dir)?;
+            }
+            Ok(())
+        };
+        put().map_err(failed)
+    }
+}
+
 /// Names of the subdirectories of a directory that need not be owned, sorted.
 ///
 /// # Errors
@@ -516,6 +572,36 @@ fn failed_on(op: Op, path: &Path) -> impl Fn(std::io::Error) -> Error {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_is_put_into_a_held_directory_goes_where_that_was_moved() {
+        let above = std::env::temp_dir().join(format!("dolmen-held-{}", std::process::id()));
+        let [before, after] = ["before", "after"].map(|name| above.join(name));
+        fs::create_dir_all(&before).unwrap();
+        let held = HeldDir::open(&before).unwrap();
+        held.write_small(".notes", "first", b"1").unwrap();
+        assert!(held.has_its_name());
+        fs::rename(&before, &after).unwrap();
+        assert!(!held.has_its_name());
+        held.write_small(".notes", "second", b"2").unwrap();
+        held.write_small(".others", "third", b"3").unwrap();
+        assert!(!before.exists());
+        // Another one that has its name now.
+        fs::create_dir(&before).unwrap();
+        held.write_small(".notes", "first", b"4").unwrap();
+        assert!(!held.has_its_name() && !is_used(&before));
+        for (subdirectory, name, bytes) in
+            [(".notes", "first", b"4"), (".notes", "second", b"2"), (".others", "third", b"3")]
+        {
+            assert_eq!(read_small(&after.join(subdirectory), name).unwrap(), bytes);
+            let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            let place = after.join(subdirectory);
+            assert_eq!([mode(place.clone()), mode(place.join(name))], [0o700, 0o600]);
+        }
+        assert!(held.write_small(".notes", "../first", b"").is_err());
+        assert!(HeldDir::open(&above.join("none")).unwrap_err().is_not_found());
+        fs::remove_dir_all(&above).unwrap();
+    }
 
     #[test]
     fn what_is_made_is_for_its_owner_alone() {

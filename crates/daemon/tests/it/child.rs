@@ -169,6 +169,11 @@ impl ChildDaemon {
         child.wait().unwrap();
     }
 
+    /// Whether it has ended, by itself.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.process().child.try_wait().unwrap().is_some()
+    }
+
     /// That it has neither ended nor lost a thread.
     pub(crate) fn assert_sound(&self) {
         let notes = std::fs::read_to_string(self.dir.join(NOTES)).unwrap();

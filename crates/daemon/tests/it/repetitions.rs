@@ -250,3 +250,41 @@ fn what_a_daemon_has_answered_is_one_users_and_a_damaged_record_of_it_keeps_nobo
     assert!(pools(&link, "tank").is_empty());
     daemon.assert_sound();
 }
+
+#[test]
+fn a_system_that_is_moved_takes_its_answers_along_and_leaves_nothing_where_it_was() {
+    let above = Scratch::new();
+    let [before, after] = ["before", "after"].map(|name| above.path().join(name));
+    std::fs::create_dir(&before).unwrap();
+    let daemon = ChildDaemon::start(&before);
+    let link = daemon.link(Way::Socket);
+    let asks = |sequence, verb: &SystemVerb| {
+        let id = dolmen_types::RequestId { client: 5, sequence };
+        link.ask_system(&Head { id, cred: crate::common::CRED, ..Head::default() }, verb)
+    };
+    let made = asks(1, &create("tank", Some(77)));
+    assert!(made.is_ok(), "{made:?}");
+    std::fs::rename(&before, &after).unwrap();
+    for is_anothers in [false, true] {
+        if is_anothers {
+            std::fs::create_dir(&before).unwrap();
+        }
+        for verb in [create("other", None), destroy("tank")] {
+            let refused = asks(2, &verb);
+            assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
+        }
+        assert!(!is_anothers || std::fs::read_dir(&before).unwrap().next().is_none());
+        assert_eq!(before.exists(), is_anothers);
+    }
+    assert_eq!(asks(3, &SystemVerb::Stop), Ok(SystemReply::Done));
+    until("it has ended", || daemon.has_ended());
+    assert!(std::fs::read_dir(&before).unwrap().next().is_none(), "that is another directory");
+
+    let next = ChildDaemon::start(&after);
+    let link = next.link(Way::Socket);
+    let id = dolmen_types::RequestId { client: 5, sequence: 3 };
+    let head = Head { id, cred: crate::common::CRED, ..Head::default() };
+    assert_eq!(link.ask_system(&head, &SystemVerb::Stop), Ok(SystemReply::Done), "it was answered");
+    assert_eq!(pools(&link, "tank").len(), 1);
+    next.assert_sound();
+}
