@@ -121,8 +121,8 @@ fn create(args: &Create) -> Outcome<Answer> {
         ..defaults
     };
     let doing = || format!("create a pool in {}", shown_outside(&dir));
-    warn_of_engines(&dir);
     dolmen_local::create(&dir, &options).doing(doing)?;
+    warn_of_engines(&dir);
     let session = place::open(&PoolArg::new(dir.clone()))?;
     let info = session.pool.query().doing(doing)?;
     let bulk = bulk_dir(&session);
@@ -136,7 +136,7 @@ fn create(args: &Create) -> Outcome<Answer> {
 fn warn_of_engines(dir: &Path) {
     let Some(system) = dir.parent() else { return };
     let system = if system.as_os_str().is_empty() { Path::new(".") } else { system };
-    // What cannot be listed is told when the pool is made.
+    // What cannot be listed has nothing to say here.
     let Ok(beside) = dolmen_local::list(system) else { return };
     if let Some(part) = beside.iter().find(|entry| entry.spread.is_some()) {
         let (system, part) = (shown_outside(system), shown_outside(Path::new(&part.name)));

@@ -248,8 +248,31 @@ fn a_part_of_a_pool_is_removed_only_if_that_is_said() {
     let system = format!("unix:{}", place.path("r0/dolmen.sock").display());
     place.json(&["dmg", "-G", &system, "pool", "create", "tank", "--size", "4GB"]);
     assert!(engines.into_iter().map(Daemon::end).all(|status| status.success()));
+    a_pool_beside_it_is_told_to_be_none_of_its_system(&place);
     let line = place.fails(8, &["pool", "destroy", "r1/tank", "--force"]);
     assert!(line.contains("one part of a pool on several engines"), "{line}");
     assert!(line.contains("dmg pool destroy") && line.contains("--force --part"), "{line}");
     place.ok(&["pool", "destroy", "r1/tank", "--force", "--part"]);
+}
+
+/// `r1/tank` is a part; `alone` is made beside it, from wherever, and `elsewhere` is not.
+fn a_pool_beside_it_is_told_to_be_none_of_its_system(place: &Place) {
+    let make = |from: &str, dir: &str| {
+        let mut command = place.command(&["pool", "create", dir, "--capacity", "1G", "--volatile", "--json"]);
+        let output = command.current_dir(place.path(from)).output().unwrap();
+        let ran = Ran::of(&format!("pool create {dir} in {from}"), output);
+        assert_eq!(ran.code(), 0, "{ran:?}");
+        let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+        assert_eq!(answer["status"], 0, "{ran:?}");
+        ran.stderr()
+    };
+    for (from, dir) in [(".", "r1/alone"), ("r1", "here"), ("r0", "../r1/there")] {
+        let told = make(from, dir);
+        assert_eq!(told.lines().count(), 1, "{told}");
+        assert!(told.contains("have tank together: this pool is none of theirs"), "{told}");
+        assert!(told.contains("`dmg pool create`"), "{told}");
+    }
+    assert_eq!(make(".", "elsewhere"), "");
+    let line = place.fails(4, &["pool", "create", "r1/alone", "--capacity", "1G", "--volatile"]);
+    assert!(!line.contains("none of theirs"), "nothing was made: {line}");
 }

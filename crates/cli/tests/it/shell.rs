@@ -81,10 +81,31 @@ fn an_installation_has_all_names_pages_completions_and_the_unit() {
     // What somebody else has put there stays, and nothing of this.
     let theirs = at("share/man/man1/other.1");
     std::fs::write(&theirs, b"").unwrap();
-    let mut make = std::process::Command::new("timeout");
-    make.args(["--kill-after=5", "120", "make", "uninstall", "PREFIX=/opt/d"]).current_dir(root);
-    let done = make.arg(said("DESTDIR", &place.path("stage"))).env_remove("MAKEFLAGS").output().unwrap();
-    assert!(done.status.success(), "{done:?}");
+    let uninstall = || {
+        let mut make = std::process::Command::new("timeout");
+        make.args(["--kill-after=5", "120", "make", "uninstall", "PREFIX=/opt/d"]).current_dir(&root);
+        let done = make.arg(said("DESTDIR", &place.path("stage"))).env_remove("MAKEFLAGS").output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    // As Cargo puts them there.
+    let headers = || {
+        for (dir, name) in [("include", "daos.h"), ("include/gurt", "common.h")] {
+            assert!(root.join("crates/capi").join(dir).join(name).is_file(), "{name}");
+            std::fs::create_dir_all(at(dir)).unwrap();
+            std::fs::write(at(dir).join(name), b"").unwrap();
+        }
+    };
+    headers();
+    std::fs::write(at("include/gurt/others.h"), b"").unwrap();
+    uninstall();
+    let left: Vec<_> =
+        std::fs::read_dir(at("include/gurt")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["others.h"], "a directory with something of others' stays");
+    std::fs::remove_file(at("include/gurt/others.h")).unwrap();
+    headers();
+    uninstall();
+    assert!(!at("include/gurt").exists() && at("include").is_dir(), "and one of its own goes");
+    uninstall();
     let find =
         std::process::Command::new("find").arg(place.path("stage")).args(["-not", "-type", "d"]).output();
     let left = String::from_utf8(find.unwrap().stdout).unwrap();
