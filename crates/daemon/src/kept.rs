@@ -362,6 +362,24 @@ impl User for PoolUser {
         self.take_off(cont, count, true);
     }
 
+    fn gives_up(&self, cont: ContNo) -> bool {
+        if self.kept.left_count.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let (key, mut state) = (self.key(cont), self.kept.state());
+        let is_his = |left: &Has| (left.uid, left.process) == (self.has.uid, self.has.process);
+        if !self.is_of_now(&state) || !state.left.get(&key).is_some_and(is_his) {
+            return false;
+        }
+        state.left.remove(&key);
+        // What he has open by another connection stays on record.
+        if !state.open.contains_key(&key) {
+            self.kept.write(&mut state, &encode(&key, None));
+        }
+        self.kept.count_left(&state);
+        true
+    }
+
     fn others(&self) -> (bool, bool) {
         if self.kept.left_count.load(Ordering::Acquire) == 0 {
             return (false, false);
@@ -610,6 +628,35 @@ mod tests {
         assert_eq!(dir.on_record().len(), 1, "the new one stays");
         drop(new);
         assert!(dir.on_record().is_empty());
+    }
+
+    #[test]
+    fn what_somebody_gives_up_before_he_opens_it_again_is_open_no_more() {
+        let dir = Scratch::new("given-up");
+        let kept = dir.kept();
+        [1, 2].map(|client| connect(&kept, client)).iter().for_each(|user| user.opens(CONT, Some(3)));
+        kept.end();
+        let kept = dir.kept();
+        let [own, other] = [1, 2].map(|client| connect(&kept, client));
+        assert!(!own.gives_up(ContNo(8)), "he had no other");
+        assert!(own.gives_up(CONT));
+        assert!(!own.gives_up(CONT), "once");
+        let of_cont = || {
+            let keys = dir.on_record().into_iter().filter(|key| key.1 == CONT);
+            keys.map(|key| key.2).collect::<Vec<u128>>()
+        };
+        assert_eq!(of_cont(), [2], "that of another stays");
+        // What he has opened since is not what he had.
+        other.opens(CONT, Some(3));
+        assert!(!other.gives_up(CONT));
+        assert_eq!(of_cont(), [2]);
+        // Who calls himself as another does takes nothing from him.
+        kept.end();
+        drop((own, other));
+        let kept = dir.kept();
+        let thief = kept.connects(pool(), Comer { client: 2, uid: 7, pid: None }, None).unwrap();
+        assert!(!thief.gives_up(CONT));
+        assert_eq!(of_cont(), [2]);
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use crate::bystander::{Bystander, CONT, POOL};
 use crate::child::{ChildDaemon, until};
-use crate::common::{Scratch, WAYS, Way, pool, remote};
+use crate::common::{Scratch, WAYS, Way, ended, pool, remote};
 use crate::ranks::Engines;
-use dolmen_client::{At, Whose};
+use dolmen_client::{At, Container, Whose};
+
 use dolmen_codec::pool::{ContName, OpenFor};
 use dolmen_codec::wire::{PoolAccess, PoolName, SystemReply, SystemVerb};
 use dolmen_net::client::{Link, Remote, reach};
@@ -71,6 +72,62 @@ fn what_an_idle_client_has_open_is_taken_by_nobody_over_the_end_of_the_daemon() 
         drop(stranger);
         drop(connect(&other, PoolAccess::Exclusive).unwrap());
         assert_eq!(destroy_pool(&other), Ok(SystemReply::Done), "{way:?}");
+    }
+}
+
+/// A client gives a container up, and then the pool, in this way, before it has asked the next daemon for anything.
+fn assert_given_up(way: Way, end: fn(&ChildDaemon), how: dolmen_codec::Way) {
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let Bystander { pool: own, cont, object, .. } = Bystander::first(daemon.link(way));
+    drop(object);
+    let second = own.open_container_for(&name(CONT), OpenFor::Any).unwrap();
+    end(&daemon);
+    daemon.start_again();
+    let link = daemon.link(WAYS[0]);
+    let stranger = pool(&link, POOL);
+    let alone = |word| stranger.open_container_for(&name(CONT), OpenFor::Alone(word));
+    assert_eq!(alone(5).map(drop), Err(Error::Busy));
+    ended(cont.close_by(how)).unwrap();
+    assert_eq!(alone(5).map(drop), Err(Error::Busy), "{way:?} {how:?}: he has it still, by another handle");
+    end(&daemon);
+    daemon.start_again();
+    ended(second.close_by(how)).unwrap();
+    assert_eq!(alone(5).and_then(Container::close), Ok(()), "{way:?} {how:?}");
+    assert_eq!(stranger.destroy_container(&name(CONT), false), Ok(()), "{way:?} {how:?}");
+    drop(stranger);
+    assert_eq!(connect(&link, PoolAccess::Exclusive).map(drop).err(), Some(Error::Busy), "he has the pool");
+    end(&daemon);
+    daemon.start_again();
+    drop(own);
+    drop(connect(&link, PoolAccess::Exclusive).unwrap());
+    assert_eq!(destroy_pool(&link), Ok(SystemReply::Done), "{way:?} {how:?}");
+}
+
+#[test]
+fn what_a_client_gives_up_before_it_asks_the_next_daemon_for_anything_is_given_up() {
+    for (way, end) in WAYS.into_iter().flat_map(|way| ENDS.map(|end| (way, end))) {
+        [dolmen_codec::Way::Now, dolmen_codec::Way::Later]
+            .iter()
+            .for_each(|&how| assert_given_up(way, end, how));
+    }
+}
+
+#[test]
+fn who_had_a_container_alone_and_gives_it_up_before_he_asks_the_next_daemon_lets_others_in() {
+    for (way, end) in WAYS.into_iter().flat_map(|way| ENDS.map(|end| (way, end))) {
+        let dir = Scratch::new();
+        let daemon = ChildDaemon::start(dir.path());
+        let own = Bystander::first(daemon.link(way));
+        own.pool.create_container(Some(Label::new("alone").unwrap()), Props::default()).unwrap();
+        let alone = own.pool.open_container_for(&name("alone"), OpenFor::Alone(7)).unwrap();
+        end(&daemon);
+        daemon.start_again();
+        let stranger = pool(&daemon.link(WAYS[0]), POOL);
+        let open = || stranger.open_container_for(&name("alone"), OpenFor::Any).map(drop);
+        assert_eq!(open(), Err(Error::Busy));
+        alone.close().unwrap();
+        assert_eq!(open(), Ok(()), "{way:?}");
     }
 }
 

@@ -366,9 +366,16 @@ impl Inner {
         }
         let plan = plan_of(&request.ask);
         let id = state.requests.begin(Waiter::Caller(pool, handles), plan, None, deadline_ns);
+        let mut has_come_back = false;
         let given_up = loop {
-            if matches!(request.ask, Ask::Pool(PoolVerb::ContClose(_))) && state.has_ended_with(pool) {
-                state.finish(id, closed());
+            if matches!(handles, Handles::Closes(_)) {
+                if state.session.is_none() && !core::mem::replace(&mut has_come_back, true) {
+                    state.requests.of_mut(id).expect("only its caller ends it").is_late = true;
+                    state = self.come_back(state);
+                }
+                if state.has_ended_with(pool) {
+                    state.finish(id, closed());
+                }
             }
             if state.caller_is_done(id) == Some(true) {
                 break None;
@@ -512,13 +519,17 @@ impl Inner {
             return self.refused().push((queue, request.refused(self.unreachable())));
         }
         let mut state = self.lock();
-        let is_close = matches!(request.ask, Ask::Pool(PoolVerb::ContClose(_)));
+        let close = match &request.ask {
+            Ask::Pool(PoolVerb::ContClose(cont)) => Some(*cont),
+            _ => None,
+        };
         let at_once = if state.is_silent() {
             Some(Err(self.unreachable()))
         } else if state.requests.len() >= REQUESTS_MAX {
             Some(Err(Error::Busy))
         } else {
-            (is_close && state.has_ended_with(pool)).then_some(Ok(Answer::Pool(PoolReply::Done)))
+            let has_ended = |cont| state.has_ended_with(pool) && !state.may_be_on_record(pool, cont);
+            close.is_some_and(has_ended).then_some(Ok(Answer::Pool(PoolReply::Done)))
         };
         let Some(open) = state.queues.of_mut(queue) else { return };
         if let Some(result) = at_once {
@@ -538,6 +549,8 @@ impl Inner {
         let id = state.requests.begin(waiter, plan, None, deadline_ns);
         if state.session.is_none() || !state.output.is_empty() {
             state.has_unsent = true;
+            let is_late = close.is_some() && state.session.is_none();
+            state.requests.of_mut(id).expect("begun above").is_late = is_late;
         } else if let Err(error) = state.send_queued(id) {
             state.finish(id, Finished::Pool(Err(error)));
         } else if is_first {

@@ -103,6 +103,10 @@ pub(super) struct Pending {
     pub(super) plan: Option<FetchPlan>,
     pub(super) buf: Option<IoBuf>,
     pub(super) deadline_ns: u64,
+    /// Whether it closes what was open on a connection that has ended: nobody may know of that any more.
+    pub(super) is_late: bool,
+    /// Whether a connection is being made, or was, that was begun for it, too.
+    pub(super) is_tried: bool,
     /// How often it was sent.
     pub(super) sends: u32,
     /// How often a connection to this run of the engine has ended on which it was sent.
@@ -139,6 +143,8 @@ impl Requests {
             plan,
             buf,
             deadline_ns,
+            is_late: false,
+            is_tried: false,
             sends: 0,
             ends: 0,
             heard: 0,

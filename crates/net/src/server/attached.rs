@@ -5,7 +5,7 @@
 
 use super::OpenedPool;
 use super::holders::{Away, Holders};
-use super::kept::User;
+use super::kept::{User, word_of};
 use super::locks::Locks;
 use super::rights::{Need, Rights, may_open};
 use super::worker::Shared;
@@ -185,8 +185,8 @@ impl Attached {
     }
 
     /// A handle is about to be opened for `client`.
-    pub(super) fn opening(&self, client: u128) -> Away {
-        self.holders.opening(client)
+    pub(super) fn opening(&self, client: u128, wanted: OpenFor) -> Away {
+        self.holders.opening(client, word_of(wanted))
     }
 
     /// Has a handle more, on a container of these properties, or has not.
@@ -221,6 +221,12 @@ impl Attached {
             *now = if *now == 0 { perms } else { *now };
         }
         is_kept
+    }
+
+    /// Whether a handle is closed with that which was open with the last daemon, and is open no more: its process has given it up
+    /// before it came back.
+    pub(super) fn is_left(&self, cont: ContNo) -> bool {
+        !self.holders.has(self.key, cont) && self.user.as_ref().is_some_and(|user| user.gives_up(cont))
     }
 
     /// Takes a handle away that is about to be closed; `None` if there is none.
@@ -331,7 +337,7 @@ mod tests {
         for no in 1..=count {
             let (uuid, hash_key, props) = (Uuid::nil(), HashKey([0; 16]), Props::new());
             let cont = ContHandle { no: ContNo(no), uuid, label: None, hash_key, props };
-            let away = attached.opening(0);
+            let away = attached.opening(0, OpenFor::Any);
             assert_eq!(attached.opened(&cont, OpenFor::Any, away), Opening::Noted);
             assert_eq!(attached.check(&asked(no)), Ok(()));
             assert!(attached.give_up(cont.no).is_some());

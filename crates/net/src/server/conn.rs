@@ -448,9 +448,15 @@ impl Conn {
         self.jobs_under_way += 1;
         let attached = self.attached(under_way.slot).expect("looked at before");
         under_way.handles = match &verb {
-            PoolVerb::ContOpen(_, wanted) => Handles::Opens(*wanted, attached.opening(head.id.client)),
+            PoolVerb::ContOpen(_, wanted) => {
+                Handles::Opens(*wanted, attached.opening(head.id.client, *wanted))
+            }
             PoolVerb::ContClose(cont) => match attached.give_up(*cont) {
                 Some(closing) => Handles::Closes(closing),
+                None if attached.is_left(*cont) => {
+                    let done = Ok(Answer::Pool(PoolReply::Done));
+                    return self.answer(shared, &under_way, &done, None);
+                }
                 // What this connection has not opened it cannot close, nor twice while the first is under way.
                 None => return self.refuse(shared, under_way, Failure::NoHandle),
             },

@@ -62,6 +62,8 @@ struct Held {
     evictions: u64,
     /// The client, as in the ids of its requests.
     client: u128,
+    /// It has them alone, by this word.
+    alone: Option<u64>,
 }
 
 /// A handle on its way: to its connection, or out of its hands and perhaps back.
@@ -70,6 +72,7 @@ pub(super) struct Away {
     /// How often its user had lost handles on the container by the time of this one.
     evictions: u64,
     client: u128,
+    alone: Option<u64>,
     since: u64,
 }
 
@@ -103,9 +106,10 @@ impl Holders {
         self.all().by_key.get(&key).is_some_and(|holder| holder.conts.contains_key(&cont))
     }
 
-    /// A handle is about to be opened for `client`. REQUIRES: the container is looked at after this.
-    pub(super) fn opening(&self, client: u128) -> Away {
-        Away { evictions: 0, client, since: self.all().now }
+    /// A handle is about to be opened for `client`, alone by a word if there is one. REQUIRES: the container is looked at after
+    /// this.
+    pub(super) fn opening(&self, client: u128, alone: Option<u64>) -> Away {
+        Away { evictions: 0, client, alone, since: self.all().now }
     }
 
     /// A connection has a handle more; false if it was taken while it was on its way: handles were taken after whoever opened it
@@ -122,7 +126,7 @@ impl Holders {
         let mut all = self.all();
         let is_kept = all.arrives(key, cont, away);
         if is_kept && let Some(user) = all.by_key.get(&key).and_then(|holder| holder.user.as_ref()) {
-            user.opens(cont, None);
+            user.opens(cont, away.alone);
         }
         is_kept
     }
@@ -153,12 +157,12 @@ impl Holders {
         let Holder { conts, user, .. } = all.by_key.get_mut(&key)?;
         let held = conts.get_mut(&cont)?;
         held.count -= 1;
-        let Held { count: left, evictions, client } = *held;
+        let Held { count: left, evictions, client, alone } = *held;
         if left == 0 {
             conts.remove(&cont);
         }
         user.iter().for_each(|user| user.closes(cont, 1));
-        Some((left, Away { evictions, client, since }))
+        Some((left, Away { evictions, client, alone, since }))
     }
 
     /// Forgets a connection; what it has held is to be given back.
@@ -207,7 +211,7 @@ impl core::fmt::Debug for Holder {
 impl All {
     /// A handle comes to its connection, unless its user has lost those of its age meanwhile.
     fn arrives(&mut self, key: u64, cont: ContNo, away: Away) -> bool {
-        let Away { mut evictions, client, since } = away;
+        let Away { mut evictions, client, alone, since } = away;
         let Some(holder) = self.by_key.get_mut(&key) else { return false };
         match self.told.get(&cont) {
             Some(told) => {
@@ -221,8 +225,9 @@ impl All {
             None if since < self.forgotten => return false,
             None => {}
         }
-        let held = holder.conts.entry(cont).or_insert(Held { count: 0, evictions, client });
-        *held = Held { count: held.count + 1, evictions: held.evictions.max(evictions), client };
+        let held = holder.conts.entry(cont).or_insert(Held { count: 0, evictions, client, alone });
+        let (count, evictions) = (held.count + 1, held.evictions.max(evictions));
+        *held = Held { count, evictions, client, alone: held.alone.or(alone) };
         true
     }
 
@@ -248,6 +253,7 @@ mod tests {
     use super::*;
 
     use dolmen_codec::order::HashKey;
+    use dolmen_codec::pool::OpenFor;
     use dolmen_types::{PropId, PropValue, Props, Uuid};
 
     const CONT: ContNo = ContNo(7);
@@ -258,7 +264,7 @@ mod tests {
     }
 
     fn opened(holders: &Holders, key: u64, cont: &ContHandle, client: u128) -> bool {
-        holders.opened(key, cont, holders.opening(client))
+        holders.opened(key, cont, holders.opening(client, None))
     }
 
     fn open(holders: &Holders, key: u64, no: ContNo) {
@@ -327,13 +333,70 @@ mod tests {
         }
     }
 
+    /// What is put on record of a user.
+    #[derive(Default)]
+    struct OnRecord(Mutex<Vec<Option<u64>>>);
+
+    impl User for OnRecord {
+        fn opens(&self, _cont: ContNo, alone: Option<u64>) {
+            self.0.lock().unwrap().push(alone);
+        }
+
+        fn closes(&self, _cont: ContNo, count: u32) {
+            let mut open = self.0.lock().unwrap();
+            let left = open.len() - count as usize;
+            open.truncate(left);
+        }
+
+        fn leaves(&self, cont: ContNo, count: u32) {
+            self.closes(cont, count);
+        }
+
+        fn gives_up(&self, _cont: ContNo) -> bool {
+            false
+        }
+
+        fn others(&self) -> (bool, bool) {
+            (false, false)
+        }
+
+        fn is_refused(&self, _cont: ContNo, _wanted: Option<OpenFor>) -> bool {
+            false
+        }
+
+        fn has_word(&self, _cont: ContNo, _word: u64) -> bool {
+            false
+        }
+
+        fn evicts(&self, _cont: ContNo, _uid: Option<u32>) {}
+    }
+
+    #[test]
+    fn a_handle_whose_close_fails_is_on_record_as_it_was() {
+        for alone in [None, Some(7)] {
+            let (holders, record) = (Holders::default(), Arc::<OnRecord>::default());
+            let key = holders.enter(1, Some(Arc::<OnRecord>::clone(&record)));
+            // Whoever opens it has put it there.
+            record.opens(CONT, alone);
+            assert!(holders.opened(key, &cont(CONT, &Evictions::default()), holders.opening(0, alone)));
+            for _ in 0..2 {
+                let (left, away) = holders.closing(key, CONT).unwrap();
+                assert_eq!((left, record.0.lock().unwrap().len()), (0, 0));
+                assert!(holders.kept(key, CONT, away));
+                assert_eq!(*record.0.lock().unwrap(), [alone]);
+            }
+            holders.closing(key, CONT).unwrap();
+            assert!(record.0.lock().unwrap().is_empty());
+        }
+    }
+
     #[test]
     fn evictions_of_many_containers_are_forgotten_and_let_no_handle_through() {
         let holders = Holders::default();
         let [by, other] = [1, 2].map(|uid| holders.enter(uid, None));
         let mut evictions = Evictions::default();
         evictions.add(None);
-        let before = holders.opening(0);
+        let before = holders.opening(0, None);
         let count = u32::try_from(2 * TOLD_MAX).unwrap();
         (0..count).for_each(|no| assert_eq!(holders.take(by, ContNo(no), Whose::All, &evictions), 0));
         assert!(holders.all().told.len() <= TOLD_MAX);

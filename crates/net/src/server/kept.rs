@@ -21,6 +21,9 @@ pub trait User: Send + Sync {
     /// The same because his connection has ended, or he has left the pool: if the daemon ends he has not.
     fn leaves(&self, cont: ContNo, count: u32);
 
+    /// He gives up what he had open with the last daemon, and has not opened since. Whether there was such.
+    fn gives_up(&self, cont: ContNo) -> bool;
+
     /// Whether others had something open with the last daemon, and have not come back; and whether one of them had it alone.
     fn others(&self) -> (bool, bool);
 
@@ -44,11 +47,7 @@ pub(super) struct OnItsWay {
 impl OnItsWay {
     /// Puts a handle on record.
     pub(super) fn new(user: &Arc<dyn User>, cont: ContNo, wanted: OpenFor) -> Self {
-        let alone = match wanted {
-            OpenFor::Alone(word) | OpenFor::Joining(word) => Some(word),
-            OpenFor::Any | OpenFor::Change | OpenFor::Evicting => None,
-        };
-        user.opens(cont, alone);
+        user.opens(cont, word_of(wanted));
         Self { user: Arc::clone(user), cont, has_come: false }
     }
 
@@ -63,6 +62,14 @@ impl Drop for OnItsWay {
         if !self.has_come {
             self.user.closes(self.cont, 1);
         }
+    }
+}
+
+/// The word by which who opens for this has it alone.
+pub(super) fn word_of(wanted: OpenFor) -> Option<u64> {
+    match wanted {
+        OpenFor::Alone(word) | OpenFor::Joining(word) => Some(word),
+        OpenFor::Any | OpenFor::Change | OpenFor::Evicting => None,
     }
 }
 

@@ -91,6 +91,40 @@ impl Inner {
         (self.attempt(state, until_ns, deadline_after(self.options.patience)), false)
     }
 
+    /// Looks once whether an engine is there again, for who gives something up that it may have on record; waits no longer than a
+    /// look does.
+    pub(super) fn come_back<'s>(&'s self, mut state: Guard<'s>) -> Guard<'s> {
+        let until_ns = RealClock.monotonic_ns() + LOOK_RECONNECT_NS;
+        while state.session.is_none()
+            && (state.coming.is_some() || state.is_connecting)
+            && RealClock.monotonic_ns() < until_ns
+        {
+            state = self.reconnect(state, until_ns);
+        }
+        if state.session.is_some() || state.is_connecting || !state.is_probe_due() {
+            return state;
+        }
+        self.attempt(state, until_ns, until_ns)
+    }
+
+    /// The same, in steps: whether that goes on. What others have begun before may fail for what was then: after it there is one
+    /// of its own.
+    pub(super) fn comes_back(&self, has_begun: &mut bool) -> bool {
+        if self.mark.is_forked() {
+            return false;
+        }
+        let mut state = self.lock();
+        let is_free = state.coming.is_none() && !state.is_connecting && state.session.is_none();
+        if is_free && (core::mem::replace(has_begun, true) || !state.is_probe_due()) {
+            return false;
+        }
+        if is_free {
+            self.begin(&mut state);
+        }
+        self.go_on(&mut state);
+        state.session.is_none()
+    }
+
     /// Goes on with a connection that is needed, for whoever may not wait. Whether there is hope: there is one, or one is made, or
     /// the engine was not waited for long enough.
     pub(super) fn look_anew(&self, state: &mut State) -> bool {
@@ -183,6 +217,7 @@ impl State {
     /// What is to be open on a connection that is made from now on.
     fn begin_connecting(&mut self) -> Vec<Reopening> {
         self.is_connecting = true;
+        self.try_closes();
         self.reopening()
     }
 
@@ -192,8 +227,7 @@ impl State {
             Ok(session) => self.renew(session, pools),
             Err(_silent) => {
                 pools.iter().for_each(|reopening| drop(self.requests.end(reopening.token)));
-                // The next one does not open what these close.
-                self.end_closes(|_| true);
+                self.end_tried_closes();
                 let now_ns = RealClock.monotonic_ns();
                 self.failed = (now_ns, now_ns - begun_ns);
             }

@@ -3,7 +3,9 @@
 //! Invariants: whatever an answer does to pools and handles is done when it is heard, whoever waits for it.
 
 use super::State;
+use super::given::closed;
 use crate::client::pending::{Decoded, Finished, Pending, Progress, Waiter, handles_of};
+use dolmen_codec::pool::PoolReply;
 use dolmen_codec::verb::Reply;
 use dolmen_codec::wire::ReplyHeader;
 use dolmen_codec::{Answer, Outcome};
@@ -33,6 +35,11 @@ impl State {
 
     pub(super) fn finish(&mut self, id: u64, finished: Finished) {
         let Some(pending) = self.requests.of_mut(id) else { return };
+        let finished = match finished {
+            // It has ended with a connection, and whoever was asked knows nothing of it.
+            Finished::Pool(Err(Error::NoHandle)) if pending.is_late => closed(),
+            other => other,
+        };
         match &mut pending.waiter {
             Waiter::System(opens) => {
                 let opens = opens.take();
@@ -101,7 +108,9 @@ impl State {
                     self.note_silence(id, &head);
                 }
                 if let Some(pending) = self.give_up(id) {
-                    self.hand_out(pending, Err(error.clone()));
+                    let done = Ok(Answer::Pool(PoolReply::Done));
+                    let result = if pending.is_late { done } else { Err(error.clone()) };
+                    self.hand_out(pending, result);
                 }
             }
         }

@@ -53,6 +53,7 @@ impl Link {
             state.send_unsent();
             farewell
         };
+        self.come_back(way).await;
         let Some(Some(farewell)) = self.look(leave) else { return };
         let deadline_ns = self.inner.deadline(head);
         match way {
@@ -62,6 +63,24 @@ impl Link {
                     give_way().await;
                 }
             }
+        }
+    }
+
+    /// Connects anew once if the connection has ended, so that who has come after is told what is given back.
+    async fn come_back(&self, way: Way) {
+        let is_cut = self.look(|state| {
+            state.look_for_end();
+            state.session.is_none()
+        });
+        match (is_cut, way) {
+            (Some(true), Way::Now) => drop(self.inner.come_back(self.inner.lock())),
+            (Some(true), Way::Later) => {
+                let mut has_begun = false;
+                while self.inner.comes_back(&mut has_begun) {
+                    give_way().await;
+                }
+            }
+            _ => {}
         }
     }
 
@@ -302,24 +321,76 @@ impl State {
                 _ => {}
             }
         }
-        self.end_closes(|_| true);
+        self.keep_closes();
     }
 
-    /// Handles have ended that were to be closed, of pools of which that is so: on the next connection these would be others'.
+    /// The connection has ended on which handles were to be closed: they are on record, and are closed on the next one if that
+    /// is soon there.
+    fn keep_closes(&mut self) {
+        for (id, pool, cont, is_noted) in self.closes() {
+            if is_noted && self.is_open_by_others(pool, cont) {
+                // On the next connection these would be those.
+                self.finish(id, closed());
+            } else if let Some(pending) = self.requests.of_mut(id) {
+                pending.is_late = true;
+            }
+        }
+    }
+
+    /// Whether a handle that is being closed, and that was noted, has ended with its connection and may be open for the next daemon.
+    pub(super) fn may_be_on_record(&self, pool: PoolRef, cont: ContNo) -> bool {
+        self.session.is_none() && !self.is_refused(pool) && !self.is_open_by_others(pool, cont)
+    }
+
+    /// Whether the client has other handles on a container than those whose closing was noted.
+    fn is_open_by_others(&self, pool: PoolRef, cont: ContNo) -> bool {
+        let Some(own) = self.pools.of(pool) else { return true };
+        let is_same = |other: &&Attached| match (&other.connect, &own.connect) {
+            (SystemVerb::PoolConnect { name, .. }, SystemVerb::PoolConnect { name: own, .. }) => name == own,
+            (other, own) => other == own,
+        };
+        self.pools.iter().filter(is_same).any(|other| other.conts.contains_key(&cont))
+    }
+
+    /// Handles that are to be closed have ended, of pools of which that is so.
     pub(super) fn end_closes(&mut self, has_ended: impl Fn(&Attached) -> bool) {
-        for id in self.requests.unanswered() {
-            let pool = match self.requests.of_mut(id).map(|pending| &pending.waiter) {
-                Some(Waiter::Caller(pool, Handles::Closes(_))) => *pool,
-                Some(Waiter::Queue { pool, request: Some(request), .. })
-                    if matches!(request.ask, Ask::Pool(PoolVerb::ContClose(_))) =>
-                {
-                    *pool
-                }
-                _ => continue,
-            };
+        for (id, pool, ..) in self.closes() {
             if self.pools.of(pool).is_none_or(&has_ended) {
                 self.finish(id, closed());
             }
         }
+    }
+
+    /// A connection is made from now on, on which handles are closed, too.
+    pub(super) fn try_closes(&mut self) {
+        for (id, ..) in self.closes() {
+            self.requests.of_mut(id).into_iter().for_each(|pending| pending.is_tried = true);
+        }
+    }
+
+    /// The connection could not be made that was begun for them, too: nobody is there to be told.
+    pub(super) fn end_tried_closes(&mut self) {
+        for (id, ..) in self.closes() {
+            if self.requests.of_mut(id).is_some_and(|pending| pending.is_tried) {
+                self.finish(id, closed());
+            }
+        }
+    }
+
+    /// Handles that are being closed; and whether that was noted when it was asked for.
+    fn closes(&mut self) -> Vec<(u64, PoolRef, ContNo, bool)> {
+        let mut closes = Vec::new();
+        for id in self.requests.unanswered() {
+            match self.requests.of_mut(id).map(|pending| &pending.waiter) {
+                Some(Waiter::Caller(pool, Handles::Closes(cont))) => closes.push((id, *pool, *cont, false)),
+                Some(Waiter::Queue { pool, request: Some(request), .. }) => {
+                    if let Ask::Pool(PoolVerb::ContClose(cont)) = request.ask {
+                        closes.push((id, *pool, cont, true));
+                    }
+                }
+                _ => {}
+            }
+        }
+        closes
     }
 }
