@@ -39,6 +39,7 @@ mod pool;
 mod prop;
 mod raw;
 mod snap;
+mod table;
 mod tx;
 mod types;
 mod walk;

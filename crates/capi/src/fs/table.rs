@@ -1,9 +1,6 @@
 //! What the opaque pointers of libdfs lead to.
 //!
-//! A pointer is: the kind in its low 4 bits, the place in the table in the next 28, the age of that place in the upper 32.
-//! Nobody follows it, so a pointer that was never given out, or whose thing was released, is an error like any other.
-//!
-//! Invariants: NULL is never given out; the locks here are held for a look or a change, never while something is closed.
+//! A pointer is a number of a [`Table`].
 
 use super::EINVAL;
 use super::filter::Filter;
@@ -12,14 +9,11 @@ use super::obj::Obj;
 use super::sys::{OpenDir, Sys};
 use crate::error::{Errno, PosixResult};
 use crate::life;
+use crate::table::{self, Kept, Table};
+use core::cmp::Reverse;
 use core::marker::PhantomData;
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
-
-/// Threads that use different things seldom meet in one of so many parts.
-const SHARDS: usize = 16;
-/// Places of one part: 28 bits for all parts together.
-const PLACES_MAX: usize = 1 << 24;
+use std::sync::Arc;
 
 /// An opaque pointer of C: `dfs_t *`, `dfs_obj_t *` and the like.
 #[repr(transparent)]
@@ -44,7 +38,7 @@ impl<T> Ptr<T> {
 
 /// Anything that has opaque pointers.
 #[derive(Clone)]
-pub(super) enum Any {
+pub(crate) enum Any {
     Mounted(Arc<Mounted>),
     Obj(Arc<Obj>),
     Filter(Arc<Filter>),
@@ -85,6 +79,14 @@ macro_rules! held {
                 }
             }
         })*
+
+        impl Kept for Any {
+            fn tag(&self) -> u64 {
+                match self {
+                    $(Self::$kind(_) => $kind::TAG,)*
+                }
+            }
+        }
     };
 }
 
@@ -96,19 +98,7 @@ held! {
     OpenDir, 5;
 }
 
-pub(crate) struct Part {
-    places: Vec<Slot>,
-    free: Vec<u32>,
-}
-
-struct Slot {
-    age: u32,
-    held: Option<Any>,
-}
-
-// Guards: one part of the table each; taken alone.
-static TABLE: [RwLock<Part>; SHARDS] =
-    [const { RwLock::new(Part { places: Vec::new(), free: Vec::new() }) }; SHARDS];
+static TABLE: Table<Any> = Table::new();
 
 /// Gives something a pointer.
 ///
@@ -116,33 +106,14 @@ static TABLE: [RwLock<Part>; SHARDS] =
 /// `ENOMEM` if all places are taken.
 pub(super) fn insert<T: Held>(this: Arc<T>) -> PosixResult<Ptr<T>> {
     life::check()?;
-    let shard = life::spread() % SHARDS;
-    let mut part = TABLE[shard].write().unwrap_or_else(PoisonError::into_inner);
-    let index = match part.free.pop() {
-        Some(index) => index,
-        None if part.places.len() >= PLACES_MAX => return Err(Errno(libc::ENOMEM)),
-        None => {
-            part.places.push(Slot { age: 1, held: None });
-            u32::try_from(part.places.len() - 1).map_err(|_wide| Errno(libc::ENOMEM))?
-        }
-    };
-    let slot = &mut part.places[index as usize];
-    slot.held = Some(T::wrap(this));
-    Ok(Ptr { number: number(T::TAG, shard, index as usize, slot.age), of: PhantomData })
+    let number = TABLE.insert(T::wrap(this)).ok_or(Errno(libc::ENOMEM))?;
+    Ok(Ptr { number, of: PhantomData })
 }
 
-fn number(tag: u64, shard: usize, index: usize, age: u32) -> u64 {
-    u64::from(age) << 32 | ((index * SHARDS + shard) as u64) << 4 | tag
-}
-
-/// Where a pointer leads, if it is one: part, place and age.
-fn locate<T: Held>(ptr: Ptr<T>) -> PosixResult<(usize, usize, u32)> {
-    if ptr.number & 15 != T::TAG || !life::is_own() {
-        return Err(EINVAL);
-    }
-    let [_, _, _, _, a, b, c, d] = ptr.number.to_le_bytes();
-    let place = super::size((ptr.number >> 4) & 0x0fff_ffff)?;
-    Ok((place % SHARDS, place / SHARDS, u32::from_le_bytes([a, b, c, d])))
+/// # Errors
+/// `EINVAL` for a pointer of another kind, and in a process that was forked off.
+fn check<T: Held>(ptr: Ptr<T>) -> PosixResult<()> {
+    if ptr.number & 15 == T::TAG && life::is_own() { Ok(()) } else { Err(EINVAL) }
 }
 
 /// What a pointer leads to.
@@ -150,11 +121,8 @@ fn locate<T: Held>(ptr: Ptr<T>) -> PosixResult<(usize, usize, u32)> {
 /// # Errors
 /// `EINVAL` for NULL, for what was not given out or is released, and in a process that was forked off.
 pub(super) fn find<T: Held>(ptr: Ptr<T>) -> PosixResult<Arc<T>> {
-    let (shard, index, age) = locate(ptr)?;
-    let part = TABLE[shard].read().unwrap_or_else(PoisonError::into_inner);
-    let slot = part.places.get(index).filter(|slot| slot.age == age);
-    let held = slot.and_then(|slot| slot.held.clone());
-    held.and_then(T::unwrap).ok_or(EINVAL)
+    check(ptr)?;
+    TABLE.find(ptr.number).and_then(T::unwrap).ok_or(EINVAL)
 }
 
 /// Takes a pointer back and returns what it led to.
@@ -162,55 +130,25 @@ pub(super) fn find<T: Held>(ptr: Ptr<T>) -> PosixResult<Arc<T>> {
 /// # Errors
 /// As [`find`].
 pub(super) fn remove<T: Held>(ptr: Ptr<T>) -> PosixResult<Arc<T>> {
-    let (shard, index, age) = locate(ptr)?;
-    let mut part = TABLE[shard].write().unwrap_or_else(PoisonError::into_inner);
-    let slot = part.places.get_mut(index).filter(|slot| slot.age == age).ok_or(EINVAL)?;
-    let this = slot.held.take().and_then(T::unwrap).ok_or(EINVAL)?;
-    slot.age = slot.age.wrapping_add(1).max(1);
-    part.free.push(u32::try_from(index).map_err(|_wide| EINVAL)?);
-    Ok(this)
-}
-
-fn take_all() -> Vec<Any> {
-    take_those(|_held| true)
-}
-
-fn take_those(is_meant: impl Fn(&Any) -> bool) -> Vec<Any> {
-    let mut all = Vec::new();
-    for part in &TABLE {
-        let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
-        let Part { places, free } = &mut *part;
-        for (index, slot) in places.iter_mut().enumerate() {
-            if let (Some(held), Ok(index)) = (slot.held.take_if(|held| is_meant(held)), u32::try_from(index))
-            {
-                slot.age = slot.age.wrapping_add(1).max(1);
-                free.push(index);
-                all.push(held);
-            }
-        }
-    }
-    all
+    check(ptr)?;
+    TABLE.remove(ptr.number, |_held| true).and_then(T::unwrap).ok_or(EINVAL)
 }
 
 /// Takes all pointers back: what depends on others is given up before these.
 pub(crate) fn clear() {
-    let mut all = take_all();
+    let mut all = TABLE.take_those(|_held| true);
     all.sort_by_key(Any::order);
 }
 
 /// Takes back the pointers to the mounts that `is_meant`, and to all that is open in them; what depends on others is given
 /// up before these, and the mounts come back.
 pub(super) fn evict(is_meant: impl Fn(&Mounted) -> bool) -> Vec<Arc<Mounted>> {
-    let mut bases = BTreeSet::new();
-    for (shard, part) in TABLE.iter().enumerate() {
-        let part = part.read().unwrap_or_else(PoisonError::into_inner);
-        for (index, slot) in part.places.iter().enumerate() {
-            if matches!(&slot.held, Some(Any::Mounted(mounted)) if is_meant(mounted)) {
-                bases.insert(number(Mounted::TAG, shard, index, slot.age));
-            }
-        }
-    }
-    let mut all = take_those(|held| match held {
+    let bases = TABLE.each(|number, held| match held {
+        Any::Mounted(mounted) => is_meant(mounted).then_some(number),
+        _ => None,
+    });
+    let bases = BTreeSet::from_iter(bases);
+    let mut all = TABLE.take_those(|held| match held {
         Any::Mounted(mounted) => is_meant(mounted),
         Any::Obj(obj) => is_meant(&obj.mounted),
         Any::Filter(filter) => is_meant(filter.mounted()),
@@ -226,44 +164,24 @@ pub(super) fn evict(is_meant: impl Fn(&Mounted) -> bool) -> Vec<Arc<Mounted>> {
         .collect()
 }
 
-/// The locks of all parts of the table.
-pub(crate) type Locked = [RwLockWriteGuard<'static, Part>; SHARDS];
+/// The locks of the table.
+pub(crate) type Locked = table::Locked<Any>;
 
-/// Takes them for a fork, so that the child finds the table whole.
+/// Takes them for a fork.
 pub(crate) fn hold() -> Locked {
-    TABLE.each_ref().map(|part| part.write().unwrap_or_else(PoisonError::into_inner))
+    TABLE.hold()
 }
 
 /// Gives up, without closing anything, what belongs to the process that this one was forked off.
 pub(crate) fn forget() {
-    core::mem::forget(take_all());
+    TABLE.replace_all(Any::order, |_held| None);
 }
 
 /// As [`forget`], but what can be had anew gets its pointer back: mounts on handles that were made anew, and what is open in
 /// them.
 pub(crate) fn renew() {
-    let mut all = Vec::new();
-    for (shard, part) in TABLE.iter().enumerate() {
-        let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
-        let taken =
-            part.places.iter_mut().enumerate().filter_map(|(at, place)| Some((at, place.held.take()?)));
-        all.extend(taken.map(|(index, held)| (shard, index, held)));
-    }
-    all.sort_by_key(|(.., held)| core::cmp::Reverse(held.order()));
     let mut mounts = Vec::new();
-    for (shard, index, held) in all {
-        let made = remake(&held, &mut mounts);
-        // What it holds is the parent's.
-        core::mem::forget(held);
-        let mut part = TABLE[shard].write().unwrap_or_else(PoisonError::into_inner);
-        let Part { places, free } = &mut *part;
-        let slot = &mut places[index];
-        if made.is_none() {
-            slot.age = slot.age.wrapping_add(1).max(1);
-            free.extend(u32::try_from(index).ok());
-        }
-        slot.held = made;
-    }
+    TABLE.replace_all(|held| Reverse(held.order()), |held| remake(held, &mut mounts));
 }
 
 /// Mounts of the parent, and what was made anew for them.
