@@ -204,7 +204,7 @@ mod tests {
         let mut seen = Vec::new();
         table.replace_all(Thing::tag, |thing| {
             seen.push(thing.0);
-            (thing.0 != 2).then(|| Thing(thing.0, "new"))
+            (thing.0 != 2).then_some(Thing(thing.0, "new"))
         });
         assert_eq!(seen, [1, 1, 2, 3]);
         assert_eq!(

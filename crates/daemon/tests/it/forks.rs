@@ -3,14 +3,16 @@
 use crate::bystander::Bystander;
 use crate::child::{ChildDaemon, until};
 use crate::common::{Scratch, WAYS, Way};
-use dolmen_client::{At, EventQueue, Wait};
+use dolmen_client::{At, EventQueue, Output, Wait};
 use dolmen_codec::wire::SystemVerb;
 use dolmen_net::client::{Link, LinkOptions};
 use dolmen_types::{Error, Head};
+use rustix::process::Signal;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 /// What a forked child reports if it finds everything as it should.
 const ALL_RIGHT: i32 = 123;
@@ -57,6 +59,40 @@ fn a_forked_child_is_refused_at_once_and_its_parent_goes_on() {
             bystander.goes_on();
         }
         assert_eq!(bystander.handle_count(), 1);
+        daemon.assert_sound();
+    }
+}
+
+/// The child hears that it has no part in what is under way, and says nothing on the connection, on which its parent goes on.
+#[test]
+fn a_forked_child_gives_up_what_is_under_way_without_a_word_to_the_daemon() {
+    for way in WAYS {
+        let dir = Scratch::new();
+        let daemon = ChildDaemon::start(dir.path());
+        let link = daemon.link(way);
+        let mut bystander = Bystander::first(link.clone());
+        let queue = EventQueue::new(&bystander.pool).unwrap();
+        bystander.goes_on();
+        let mut event = queue.event().unwrap();
+        daemon.stop();
+        bystander.cont.query_on(&mut event).unwrap();
+        let (heard, event) = (link.heard(), Arc::new(Mutex::new(event)));
+        let theirs = (queue.clone(), Arc::clone(&event));
+        let refused = in_forked_child(move || {
+            let (queue, event) = &theirs;
+            let (mut done, Ok(mut event)) = (Vec::new(), event.lock()) else { return false };
+            queue.poll(Wait::Forever, 1, &mut done) == Ok(1)
+                && matches!(event.take_result(), Some(Err(Error::Unreachable { .. })))
+        });
+        daemon.signal(Signal::CONT);
+        assert!(refused, "{way:?}");
+        let mut done = Vec::new();
+        assert_eq!(queue.poll(Wait::Forever, 1, &mut done), Ok(1), "{way:?}");
+        let result = event.lock().unwrap().take_result();
+        assert!(matches!(result, Some(Ok(Output::Info(_)))), "{way:?}: {result:?}");
+        link.ask_system(&Head::default(), &SystemVerb::Ping).unwrap();
+        assert_eq!(link.heard(), heard + 2, "{way:?}: its answer, and that of one question");
+        bystander.goes_on();
         daemon.assert_sound();
     }
 }

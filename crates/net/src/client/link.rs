@@ -629,7 +629,7 @@ impl Inner {
         drop(refused);
         // A thread of the parent may have held it when the child was made: then nobody will let it go.
         if let Ok(mut state) = self.state.try_lock() {
-            state.fail_overdue(u64::MAX, &self.unreachable());
+            state.fail_all_unsaid(&self.unreachable());
             if let Some(open) = state.queues.of_mut(queue) {
                 out.append(&mut open.done);
             }
