@@ -119,7 +119,8 @@ impl State {
     /// Ends everything that queues wait for, without a word to the engine: in a forked child, whose parent goes on.
     pub(super) fn fail_all_unsaid(&mut self, error: &Error) {
         for id in self.requests.unanswered() {
-            let is_queued = self.requests.of_mut(id).is_some_and(|p| matches!(p.waiter, Waiter::Queue { .. }));
+            let is_queued =
+                self.requests.of_mut(id).is_some_and(|p| matches!(p.waiter, Waiter::Queue { .. }));
             if is_queued && let Some(pending) = self.requests.give_up(id) {
                 self.hand_out(pending, Err(error.clone()));
             }
