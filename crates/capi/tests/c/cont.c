@@ -1,6 +1,6 @@
 /* Containers. */
 #include <time.h>
-#include "harness.h"
+#include "attrs.h"
 
 static void
 labels_and_uuids_open_containers(void)
@@ -277,14 +277,8 @@ properties_are_kept(void)
 static void
 attributes_are_kept(void)
 {
-	char const *const names[2]  = {"colour", "depth"};
-	char const *const none[1]   = {"none"};
-	const void *const values[2] = {"green", "7"};
-	const size_t      sizes[2]  = {5, 1};
-	char              one[3], two[8];
-	void *const       bufs[2] = {one, two};
-	size_t            out[2]  = {sizeof(one), sizeof(two)}, room = 0;
-	char              all[32];
+	size_t out[2] = {sizeof(one), sizeof(two)}, room = 0;
+	char   all[32];
 
 	open_all();
 	OK(daos_cont_set_attr(coh, 2, names, values, sizes, NULL));
@@ -301,9 +295,9 @@ attributes_are_kept(void)
 	room = 8;
 	OK(daos_cont_list_attr(coh, all, &room, NULL));
 	CHECK(room == 13 && memcmp(all, "colour\0x", 8) == 0);
-	GIVES(daos_cont_get_attr(coh, 1, none, bufs, out, NULL), -DER_NONEXIST);
+	GIVES(daos_cont_get_attr(coh, 1, unknown, bufs, out, NULL), -DER_NONEXIST);
 	OK(daos_cont_del_attr(coh, 1, names, NULL));
-	OK(daos_cont_del_attr(coh, 1, none, NULL));
+	OK(daos_cont_del_attr(coh, 1, unknown, NULL));
 	GIVES(daos_cont_get_attr(coh, 1, names, bufs, out, NULL), -DER_NONEXIST);
 	GIVES(daos_cont_set_attr(coh, 0, names, values, sizes, NULL), -DER_INVAL);
 	GIVES(daos_cont_set_attr(coh, 1, NULL, values, sizes, NULL), -DER_INVAL);
@@ -314,12 +308,7 @@ attributes_are_kept(void)
 static void
 attributes_without_a_value_or_a_name_are_refused(void)
 {
-	char const *const names[2]  = {"colour", "depth"}, *const nameless[2] = {"colour", ""};
-	const void *const values[2] = {"green", "7"}, *const none[2] = {"green", NULL};
-	const size_t      sizes[2] = {5, 1}, nothing[2] = {5, 0};
-	char              one[8];
-	void *const       bufs[1] = {one};
-	size_t            room = 0;
+	size_t room = 0;
 
 	open_all();
 	GIVES(daos_cont_set_attr(coh, 2, names, values, nothing, NULL), -DER_INVAL);
