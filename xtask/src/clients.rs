@@ -117,23 +117,31 @@ pub(super) fn run(words: &[&str]) -> Result<bool> {
     std::fs::create_dir_all(setup.dir.join("posix"))?;
     // For who only looks whether it works.
     let _held = if words.contains(&"--as-found") { None } else { Some(memory::hold(&setup)?) };
+    if !words.contains(&"--io500-only") {
+        all_rounds(&setup)?;
+    }
+    io500.map_or(Ok(()), |io500| io500::run(&setup, &io500))?;
+    Ok(true)
+}
+
+/// All but IO500, which has daemons of its own.
+fn all_rounds(setup: &Setup) -> Result<()> {
     let mut daemons = Daemons::default();
-    daemons.0.push(serve(&setup)?);
-    serve_two(&setup, &mut daemons)?;
-    let measured = verified::run(&setup, &daemons).and_then(|verified| {
+    daemons.0.push(serve(setup)?);
+    serve_two(setup, &mut daemons)?;
+    let measured = verified::run(setup, &daemons).and_then(|verified| {
         verified::print(&verified);
         println!();
-        measure(&setup, &daemons)
+        measure(setup, &daemons)
     });
     drop(daemons);
-    let of_daemon = DAEMON_BENCHES.map(|words| of_daemon(&setup, &words));
+    let of_daemon = DAEMON_BENCHES.map(|words| of_daemon(setup, &words));
     std::fs::remove_dir_all(&setup.dir)?;
     print(&measured?);
     for text in of_daemon {
         println!("\n{}", text?);
     }
-    io500.map_or(Ok(()), |io500| io500::run(&setup, &io500))?;
-    Ok(true)
+    Ok(())
 }
 
 fn setup(words: &[&str]) -> Result<Setup> {

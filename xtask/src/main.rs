@@ -28,7 +28,7 @@ usage: cargo xtask <command>
   tidy --table      print the smell counters, one row per crate
   capi --prefix DIR [--destdir D]
                     the C libraries, headers and pkg-config file, built and put below DIR, or below D for now
-  clients --prefix P --ior I --mdtest M [--fio F] [--rounds N]
+  clients --prefix P --ior I --mdtest M [--fio F] [--io500 I --find F [--io500-only]] [--rounds N]
                     unmodified IOR and mdtest, built elsewhere, through the libraries below P and through POSIX on tmpfs
   test [ARGUMENTS]  all tests: what hangs is killed and shown, what fails is run once more by itself and named as unsteady
   tools             the system's programs that tests run: installed by apt-get where they are missing
