@@ -239,7 +239,8 @@ fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
 fn mounted(view: &Container, args: &Mount, read_only: bool, shared: bool) -> Outcome<Dfs> {
     let Credentials { uid, gid, .. } = place::credentials();
     let keeps = MountOptions { atime: true, acls: true, exact_blocks: true, ..MountOptions::default() };
-    let options = MountOptions { read_only, shared, uid, gid, ..keeps };
+    let tends_orphans = shared && !read_only;
+    let options = MountOptions { read_only, shared, tends_orphans, uid, gid, ..keeps };
     Dfs::mount(view, &options).doing(|| format!("use container {} as a file system", args.cont.cont))
 }
 

@@ -7,7 +7,7 @@ use crate::file::File;
 use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::{self, AKEY_SLINK, PATH_BYTES_MAX};
 use crate::mount::{FILE_CLASS, Mount};
-use crate::node::{Home, Node, Slot};
+use crate::node::{Home, InUse, Node, Removing, Slot};
 use crate::path::check_name;
 use crate::resolve::{Follow, Found, Start, entry_name};
 use crate::store::Beside;
@@ -168,7 +168,7 @@ impl Dir {
         let mut made = None;
         for _ in 0..OPEN_RETRIES {
             match self.start().in_parent(path, |dir, name, slash| self.create_in(dir, name, slash, options)) {
-                Ok((node, _)) => made = Some(node),
+                Ok((in_use, _)) => made = Some(in_use),
                 Err(Error::Exists) if !options.exclusive => match self.open_existing(path, options) {
                     Err(Error::NotFound) => {
                         if let Some(file) = self.create_behind_link(path, options)? {
@@ -182,8 +182,8 @@ impl Dir {
             }
             break;
         }
-        let node = made.ok_or(Error::Contended)?;
-        File::new(node, options, self.cred.clone())
+        let in_use = made.ok_or(Error::Contended)?;
+        File::new(in_use, options, self.cred.clone())
     }
 
     /// Makes the file that a dangling symbolic link at `path` points to; `None` if that was another case.
@@ -215,7 +215,9 @@ impl Dir {
             let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
             self.mount().check(self.cred.as_deref(), &home, &inode, options.rights())?;
             let Some(node) = self.mount().file_node(&found, &inode, home)? else { continue };
-            let file = File::new(node, options, self.cred.clone())?;
+            // Gone since it was found.
+            let Ok(in_use) = InUse::new(&node) else { continue };
+            let file = File::new(in_use, options, self.cred.clone())?;
             if options.truncate {
                 file.set_len(0)?;
             }
@@ -231,7 +233,7 @@ impl Dir {
         name: &[u8],
         slash: bool,
         options: &OpenOptions,
-    ) -> Result<(Arc<Node>, Inode)> {
+    ) -> Result<(InUse, Inode)> {
         entry_name(name, Error::IsDirectory)?;
         if slash {
             return Err(Error::IsDirectory);
@@ -242,22 +244,23 @@ impl Dir {
         Ok((self.insert_in_use(dir, name, &inode, &lists.beside())?, inode))
     }
 
-    /// Adds an entry of what is in use from the start.
+    /// Adds an entry of what is open from the start.
     pub(crate) fn insert_in_use(
         &self,
         dir: &Arc<Node>,
         name: &[u8],
         inode: &Inode,
         beside: &[Beside<'_>],
-    ) -> Result<Arc<Node>> {
+    ) -> Result<InUse> {
         let mount = self.mount();
         let slot = Slot::new(dir.oid, name);
         let parent = inode.is_dir().then(|| Arc::clone(dir));
-        // The node is in the table before the entry exists, so that whoever unlinks it sees it open.
+        // The node is in the table, and open, before the entry exists, so that whoever unlinks it sees it so.
         let home = Home { slot: slot.clone(), parent };
         let (node, _) = mount.nodes.find_or_add(inode.oid, || Node::new(mount, inode, home));
+        let in_use = InUse::new(&node)?;
         match mount.insert(dir, &slot, inode, beside) {
-            Ok(()) => Ok(node),
+            Ok(()) => Ok(in_use),
             Err(error) => {
                 node.take_pending_mtime();
                 Err(error)
@@ -612,24 +615,26 @@ impl Mount {
             return Err(Error::IsDirectory);
         }
         check(&self.owned(slot, &inode)?)?;
-        let in_use = self.nodes.find(inode.oid);
-        if inode.linked || in_use.is_some() {
+        let removing = self.nodes.find(inode.oid).map(Removing::new);
+        let is_open = removing.as_ref().is_some_and(|removing| removing.is_open);
+        let mut gone = true;
+        if inode.linked || is_open {
             let seen = inode.oid;
-            let gone = self.transact(|tx| {
+            gone = self.transact(|tx| {
                 let inode = self.inode(At::Tx(tx), slot)?.ok_or(Error::NotFound)?;
                 if inode.oid != seen {
                     return Err(Error::Stale);
                 }
-                let gone = self.drop_name(At::Tx(tx), slot, &inode, in_use.is_some())?;
+                let gone = self.drop_name(At::Tx(tx), slot, &inode, is_open)?;
                 self.punch_entry(At::Tx(tx), slot)?;
                 Ok(gone)
             })?;
-            self.after_drop(in_use.as_deref(), gone);
         } else if inode.kind == FileKind::File {
             self.remove_file(slot, inode.oid)?;
         } else {
             self.punch_entry(At::Latest, slot)?;
         }
+        removing.filter(|_| gone).into_iter().for_each(Removing::is_done);
         drop((stripe, removal, alone));
         if inode.kind == FileKind::Symlink {
             self.paths.forget_all();
@@ -651,7 +656,9 @@ impl Mount {
     ) -> Result<(FileKind, Oid)> {
         let removal = self.removals.begin();
         let stripe = self.stripes.hold(slot);
-        let (inode, in_use, gone) = self.transact(|tx| {
+        // To the end, whatever becomes of the transaction: until then nobody opens it.
+        let mut removing = None;
+        let (inode, gone) = self.transact(|tx| {
             let at = At::Tx(tx);
             let inode = self.inode(at, slot)?.ok_or(Error::NotFound)?;
             wanted.check(&inode)?;
@@ -659,15 +666,15 @@ impl Mount {
             if inode.is_dir() && !self.is_empty(at, inode.oid)? {
                 return Err(Error::NotEmpty);
             }
-            let in_use = self.nodes.find(inode.oid);
-            let gone = self.drop_name(at, slot, &inode, in_use.is_some())?;
+            // That of an attempt before ends first.
+            drop(removing.take());
+            removing = self.nodes.find(inode.oid).map(Removing::new);
+            let is_open = removing.as_ref().is_some_and(|removing| removing.is_open);
+            let gone = self.drop_name(at, slot, &inode, is_open)?;
             self.punch_entry(at, slot)?;
-            Ok((inode, in_use, gone))
+            Ok((inode, gone))
         })?;
-        match &in_use {
-            Some(node) if inode.is_dir() => node.set_removed(),
-            node => self.after_drop(node.as_deref(), gone),
-        }
+        removing.filter(|_| gone).into_iter().for_each(Removing::is_done);
         drop((stripe, removal));
         if inode.kind != FileKind::File {
             self.paths.forget_all();
@@ -721,16 +728,6 @@ impl Mount {
         self.paths.forget_all();
         self.touch(dir);
         Ok(())
-    }
-
-    /// After the commit of a `drop_name`: an open file's attributes are in the orphan list now.
-    pub(crate) fn after_drop(&self, node: Option<&Node>, gone: bool) {
-        if let Some(node) = node
-            && gone
-        {
-            node.set_home(Home { slot: self.orphan_slot(node.oid), parent: None });
-            node.set_removed();
-        }
     }
 
     /// Removes the empty directory at the entry `slot` of `dir`.

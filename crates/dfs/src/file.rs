@@ -8,7 +8,7 @@ use crate::error::{Error, Result, What};
 pub use crate::event::FilePlace;
 use crate::layout::FILE_BYTES_MAX;
 use crate::mount::Mount;
-use crate::node::Node;
+use crate::node::InUse;
 use crate::obj::Obj;
 use crate::store::with_scratch;
 use core::ops::Deref;
@@ -28,6 +28,8 @@ const EXTENTS_AT_ONCE: u32 = 1024;
 #[derive(Clone, Debug)]
 pub struct File {
     obj: Obj,
+    /// Tells a removal of its last name that it is open.
+    _in_use: InUse,
     pub(crate) object: Object,
     pub(crate) reads: bool,
     writes: bool,
@@ -42,10 +44,12 @@ impl Deref for File {
 }
 
 impl File {
-    pub(crate) fn new(node: Arc<Node>, options: &OpenOptions, cred: Option<Arc<Cred>>) -> Result<Self> {
+    pub(crate) fn new(in_use: InUse, options: &OpenOptions, cred: Option<Arc<Cred>>) -> Result<Self> {
+        let node = Arc::clone(in_use.node());
         let object = node.mount.object(node.oid)?;
         Ok(Self {
             obj: Obj { node, cred },
+            _in_use: in_use,
             object,
             reads: options.read,
             writes: options.write || options.append,

@@ -123,6 +123,7 @@ mod locks;
 mod mount;
 mod node;
 mod obj;
+mod orphans;
 mod path;
 mod rename;
 mod resolve;

@@ -9,7 +9,7 @@ use crate::layout::NAME_BYTES_MAX;
 use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::superblock::{Superblock, is_chunk};
 use crate::mount::{Dfs, FILE_CLASS, Mount};
-use crate::node::{Home, Node, Slot};
+use crate::node::{Home, InUse, Node, Slot};
 use crate::path::check_name;
 use crate::resolve::Follow;
 use dolmen_client::At;
@@ -99,7 +99,9 @@ impl Dir {
                     let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
                     self.mount().check(self.cred.as_deref(), &home, &inode, options.rights())?;
                     let Some(node) = self.mount().file_node(&found, &inode, home)? else { continue };
-                    Opened::File(File::new(node, options, self.cred.clone())?)
+                    // Gone since it was found.
+                    let Ok(in_use) = InUse::new(&node) else { continue };
+                    Opened::File(File::new(in_use, options, self.cred.clone())?)
                 }
                 FileKind::Directory => Opened::Dir(self.with_node(match self.start().as_dir(&found) {
                     Err(Error::Stale) => continue,
@@ -230,7 +232,7 @@ impl File {
     pub fn reopen(&self, options: &OpenOptions) -> Result<Self> {
         let options = &OpenOptions { create: false, exclusive: false, truncate: false, ..*options };
         options.check(&self.node.mount)?;
-        Self::new(Arc::clone(&self.node), options, self.cred.clone())
+        Self::new(InUse::new(&self.node)?, options, self.cred.clone())
     }
 
     /// Takes note that the entry of this file is now `name` of `dir`: another mount has moved it there.
@@ -318,7 +320,7 @@ impl Dfs {
         });
         let make = || Node::new(mount, &inode, Home { slot, parent: None });
         let (node, _) = mount.nodes.find_or_add(known.oid, make);
-        File::new(node, options, self.cred.clone())
+        File::new(InUse::new(&node)?, options, self.cred.clone())
     }
 
     /// What the container says about itself.

@@ -61,7 +61,10 @@ impl Locks {
     /// None yet. `holder` is a random number that nobody else knows.
     #[must_use]
     pub fn new(dfs: &Dfs, holder: Uuid) -> Self {
-        let cont = dfs.container().clone();
+        Self::of(dfs.container().clone(), holder)
+    }
+
+    pub(crate) fn of(cont: Container, holder: Uuid) -> Self {
         Self { cont, holder, count: AtomicUsize::new(0), own: Mutex::default() }
     }
 
@@ -80,11 +83,20 @@ impl Locks {
     /// # Errors
     /// Those of the store; that it is busy if there are too many locks.
     pub fn set(&self, who: LockOwner, pid: u32, range: LockRange) -> Result<Locked> {
-        let mut own = self.own();
-        if range.kind == LockKind::Free && !own.by_owner.contains_key(&who) {
+        if range.kind == LockKind::Free && !self.own().by_owner.contains_key(&who) {
             return Ok(Locked::Done);
         }
-        let told = self.ask(&mut own, LockAction::Set, who, pid, range)?;
+        self.set_by(LockAction::Set, who, pid, range)
+    }
+
+    /// Sets a range that nobody else can want, also at an engine that was started again and gives out no others yet.
+    pub(crate) fn claim(&self, who: LockOwner, range: LockRange) -> Result<Locked> {
+        self.set_by(LockAction::Again, who, 0, range)
+    }
+
+    fn set_by(&self, action: LockAction, who: LockOwner, pid: u32, range: LockRange) -> Result<Locked> {
+        let mut own = self.own();
+        let told = self.ask(&mut own, action, who, pid, range)?;
         if told == Locked::Done {
             let (old_pid, ranges) = own.by_owner.entry(who).or_default();
             *old_pid = pid;

@@ -9,13 +9,14 @@ use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::superblock::{self, Superblock, is_chunk};
 use crate::layout::{self, CHUNK_BYTES_DEFAULT, DKEY_ROOT};
 use crate::node::{Held, Node, Nodes, Slot, Stripes};
+use crate::orphans::Holder;
 use crate::resolve::STALE_RETRIES;
 use crate::store::{Empties, with_scratch};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
-use dolmen_client::{At, Container, NewValue, Page, Payload, UpdateIod};
+use dolmen_client::{At, Container, NewValue, Payload, UpdateIod};
 use dolmen_env::{Clock, RealClock};
-use dolmen_types::{Anchor, Cond, Epoch, Key, ObjectClass, ObjectType, Oid, PropId, PropValue, Props};
+use dolmen_types::{Cond, Epoch, Key, ObjectClass, ObjectType, Oid, PropId, PropValue, Props};
 use std::sync::Arc;
 
 /// Container property `LAYOUT_TYPE` of a container with names.
@@ -80,6 +81,9 @@ pub struct MountOptions {
     /// `Stat::blocks` counts what is stored of a file, not its holes: a question for each chunk of up to 64, once for each size
     /// and time of change. Of a longer file a chunk that has any data counts as a whole.
     pub exact_blocks: bool,
+    /// A thread looks now and then for files without a name that mounts which have died had open, and frees them: for a mount
+    /// that lasts. Every mount that may write does so when it begins.
+    pub tends_orphans: bool,
     /// Owner of what is made by handles without credentials.
     pub uid: u32,
     /// Group of the same.
@@ -97,6 +101,7 @@ impl Default for MountOptions {
             atime: false,
             acls: false,
             exact_blocks: false,
+            tends_orphans: false,
             uid: 0,
             gid: 0,
             clock: Arc::new(RealClock),
@@ -168,6 +173,13 @@ pub(crate) struct Mount {
     read_only: bool,
     pub(crate) sharing: Sharing,
     relaxed: bool,
+    pub(crate) holder: Holder,
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.holder.end();
+    }
 }
 
 impl core::fmt::Debug for Mount {
@@ -277,7 +289,8 @@ impl Dfs {
     }
 
     /// Mounts the file system in a container, or, read-only, in a view of it at a snapshot. A mount that may
-    /// write and is not shared first frees files that were unlinked while open and never closed; what is damaged in the
+    /// write first frees files that were unlinked while open by others who have died: one that is shared those of whom the engine
+    /// knows that they have, one that is not those of whom nobody knows as well. What is damaged in the
     /// list of these is left to [`Dfs::check`], which names it.
     ///
     /// # Errors
@@ -306,11 +319,17 @@ impl Dfs {
             read_only: options.read_only || container.view_epoch().is_some(),
             sharing: Sharing::new(options.shared || options.relaxed),
             relaxed: options.relaxed && !superblock.balanced,
+            holder: Holder::default(),
         };
         mount.root_oid = mount.inode(At::Latest, &record)?.ok_or(Error::NotFormatted)?.oid;
         let mount = Arc::new(mount);
-        if !mount.read_only && !mount.is_shared() {
-            mount.free_orphans()?;
+        if !mount.read_only {
+            let freed = mount.free_orphans();
+            if !mount.is_shared() {
+                freed?;
+            }
+            // Ignored among others: who has the container for himself, or comes next, frees them.
+            mount.holder.begin(&mount, options.tends_orphans);
         }
         let root = Dir { node: mount.root_node()?, cred: None };
         Ok(Self { session: Arc::new(Session { mount }), root })
@@ -483,10 +502,6 @@ impl Mount {
         Slot::new(self.superblock_oid, DKEY_ROOT)
     }
 
-    pub(crate) fn orphans_oid(&self) -> Oid {
-        layout::orphans_oid(ObjectClass::S1)
-    }
-
     /// The class of a new file: asked for, else the directory's, else the container's, else `otherwise`.
     pub(crate) fn file_class(&self, dir: &Node, asked: ObjectClass, otherwise: ObjectClass) -> ObjectClass {
         let inherited = [asked, dir.placement().0, self.superblock.file_class];
@@ -496,37 +511,6 @@ impl Mount {
     /// The class of a new directory.
     pub(crate) fn dir_class(&self) -> ObjectClass {
         or_one_shard(self.superblock.dir_class)
-    }
-
-    /// Frees what was unlinked while open by a mount that ended without closing it. What is damaged is left as it is, for
-    /// a check to name: nobody can say what it was, and the files that have names are not touched by it.
-    fn free_orphans(&self) -> Result<()> {
-        let object = self.object(self.orphans_oid())?;
-        let mut anchor = Anchor::default();
-        while !anchor.is_eof() {
-            let keys = match object.list_dkeys(At::Latest, &mut anchor, Page::default()).map_err(Error::from)
-            {
-                Err(error) if error.is_damage() => return Ok(()),
-                other => other?,
-            };
-            keys.iter().filter_map(|key| self.orphan(key)).try_for_each(|file| self.free_orphan(file))?;
-        }
-        Ok(())
-    }
-
-    /// The file that a dkey of the orphan list names; `None` if it is the name of none.
-    pub(crate) fn orphan(&self, dkey: &[u8]) -> Option<Oid> {
-        let oid = Oid::from_bytes(dkey.try_into().ok()?);
-        match self.object(oid).ok()?.object_type() {
-            ObjectType::ArrayByte => Some(oid),
-            // A pipe, socket, device or symbolic link, if its record says so: directories have such numbers, too.
-            ObjectType::MultiHashed => {
-                let inode = self.inode(At::Latest, &self.orphan_slot(oid)).ok()??;
-                (inode.oid == oid && !matches!(inode.kind, FileKind::Directory | FileKind::File))
-                    .then_some(oid)
-            }
-            _ => None,
-        }
     }
 
     /// Takes over owner, group and mode of a directory from its record, and its lists.

@@ -3,7 +3,10 @@
 //! A node is where in-process rules are kept that the layout has no place for: whether a file is still open
 //! when its last name goes, whether a directory was removed under a handle, and times not yet written.
 //!
-//! Invariants: at most one live node an object and mount (the table holds weak references and a node takes
+//! To know something is not to have it open: a door remembers many things that nobody uses. Only what is open goes to the list
+//! of orphans with its last name.
+//!
+//! Invariants: nobody begins to have a file open while its last name may be going; at most one live node an object and mount (the table holds weak references and a node takes
 //! itself out when it dies); a node's home is where its inode record lies, except between a commit that moves
 //! the record and the assignment that follows it under the same lock of the entry.
 
@@ -17,7 +20,7 @@ use core::hash::BuildHasher;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use dolmen_types::{Key, ObjectClass, Oid};
 use hashbrown::{DefaultHashBuilder, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
 
 /// Where an inode record lies: an entry of a directory, the root's entry in the superblock object, a
 /// companion, or an entry of the orphan list.
@@ -56,8 +59,12 @@ pub(crate) struct Node {
     /// Guards: that a directory stays while an entry is added (shared), or goes (exclusive); that a file's end
     /// stays while it is read or written (shared), or moves (exclusive). Taken after `Mount::tree`.
     pub(crate) gate: RwLock<()>,
-    /// A directory that was removed, or a file whose last name was: its record is in the orphan list.
+    /// A directory that was removed, or a file whose last name was: its record is in the orphan list, or it is gone.
     removed: AtomicBool,
+    /// Guards: who has it open; no other lock is taken under it.
+    uses: Mutex<Uses>,
+    /// A removal has ended.
+    settled: Condvar,
     /// A file that was made without a name, and may get one.
     nameable: AtomicBool,
     /// Another mount has moved or removed it, as the last look at its record has shown.
@@ -83,6 +90,111 @@ pub(crate) struct Node {
     /// Last access and last change of attributes as last seen in the store; of the former 0 before anybody has looked.
     seen_atime_ns: AtomicU64,
     seen_ctime_ns: AtomicU64,
+}
+
+/// Who has a file open.
+#[derive(Debug, Default)]
+struct Uses {
+    /// Open handles.
+    opens: u64,
+    /// Removals of a name under way: until they have ended, nobody opens it.
+    removals: u64,
+    /// Nothing is left of it but what is remembered here.
+    gone: bool,
+}
+
+/// A file that is open, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct InUse(Arc<Node>);
+
+impl InUse {
+    /// Opens it; if its name is being removed, when that has ended.
+    ///
+    /// # Errors
+    /// `Stale` if nothing is left of it.
+    pub(crate) fn new(node: &Arc<Node>) -> Result<Self> {
+        let mut uses = node.uses();
+        while uses.removals > 0 {
+            uses = node.settled.wait(uses).unwrap_or_else(PoisonError::into_inner);
+        }
+        if uses.gone {
+            return Err(Error::Stale);
+        }
+        uses.opens += 1;
+        drop(uses);
+        Ok(Self(Arc::clone(node)))
+    }
+
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.0
+    }
+}
+
+impl Clone for InUse {
+    fn clone(&self) -> Self {
+        // Not by `new`: a removal under way has seen this one.
+        self.0.uses().opens += 1;
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let mut uses = self.0.uses();
+        assert!(uses.opens > 0, "whoever closes it has opened it");
+        uses.opens -= 1;
+        let is_last = self.0.takes_last(&mut uses);
+        drop(uses);
+        if is_last {
+            self.0.free();
+        }
+    }
+}
+
+/// A removal of a name of what somebody knows, from before its transaction until it is known what came of it.
+pub(crate) struct Removing {
+    node: Arc<Node>,
+    /// Whether it goes on without a name.
+    pub(crate) is_open: bool,
+}
+
+impl Removing {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        let mut uses = node.uses();
+        uses.removals += 1;
+        // Pipes, sockets and devices are opened by the system, which tells nobody: whoever knows one may have it open.
+        let is_open = uses.opens > 0 || node.kind.is_special();
+        drop(uses);
+        Self { node, is_open }
+    }
+
+    /// The last name is gone, and its record is in the list if it was open.
+    pub(crate) fn is_done(self) {
+        let node = &self.node;
+        if node.kind == FileKind::Directory {
+            node.set_removed();
+            return;
+        }
+        if self.is_open {
+            node.set_home(Home { slot: node.mount.orphan_slot(node.oid), parent: None });
+        }
+        let mut uses = node.uses();
+        node.set_removed();
+        uses.gone |= !self.is_open;
+        // Whoever had it open may have closed it meanwhile.
+        let is_last = !node.kind.is_special() && node.takes_last(&mut uses);
+        drop(uses);
+        if is_last {
+            node.free();
+        }
+    }
+}
+
+impl Drop for Removing {
+    fn drop(&mut self) {
+        self.node.uses().removals -= 1;
+        self.node.settled.notify_all();
+    }
 }
 
 /// An access is noted if the last one noted is older than the last change, or than this: as Linux with `relatime`.
@@ -120,6 +232,8 @@ impl Node {
             home: Mutex::new(home),
             gate: RwLock::new(()),
             removed: AtomicBool::new(false),
+            uses: Mutex::default(),
+            settled: Condvar::new(),
             nameable: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             uid: AtomicU32::new(inode.uid),
@@ -167,6 +281,34 @@ impl Node {
         let old = core::mem::replace(&mut *self.home.lock().unwrap_or_else(PoisonError::into_inner), home);
         // The old parent may die here, which records its times: not under the lock.
         drop(old);
+    }
+
+    fn uses(&self) -> MutexGuard<'_, Uses> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nothing is left of it but what is remembered here.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_removed() && self.uses().gone
+    }
+
+    /// Whether it is to be freed, as it has no name and is not open any more; told once.
+    fn takes_last(&self, uses: &mut Uses) -> bool {
+        let is_last = uses.opens == 0 && self.is_removed() && !uses.gone;
+        uses.gone |= is_last;
+        is_last
+    }
+
+    /// Frees what has no name and is not open.
+    fn free(&self) {
+        let freed = if self.is_nameable() {
+            self.mount.free_if_nameless(self.oid)
+        } else {
+            self.mount.free_orphan(self.oid)
+        };
+        if freed.is_err() {
+            self.mount.holder.note_unfreed(self.oid);
+        }
     }
 
     pub(crate) fn is_removed(&self) -> bool {
@@ -245,9 +387,12 @@ impl Node {
         self.kind.bits() | self.rights().2
     }
 
-    /// Attributes of a directory that was removed, as last seen.
+    /// Attributes of a directory that was removed, or of something else that is gone, as last seen.
     pub(crate) fn last_stat(&self) -> Stat {
         let (uid, gid, permissions) = self.rights();
+        let seen = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let (size_bytes, blocks) = (seen.state.size_bytes, seen.blocks);
+        drop(seen);
         let recorded = Time::from_unix_ns(self.recorded_mtime_ns());
         let mtime = self.pending_mtime().map_or(recorded, |pending| pending.max(recorded));
         Stat {
@@ -258,8 +403,8 @@ impl Node {
             links: 0,
             uid,
             gid,
-            size_bytes: 0,
-            blocks: 0,
+            size_bytes,
+            blocks,
             mtime,
             ctime: mtime,
             atime: self.pending_atime().unwrap_or(mtime),
@@ -417,14 +562,14 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.mount.nodes.forget(self.oid);
-        if self.kind != FileKind::Directory && self.is_removed() {
-            // Ignored: the orphan stays in its list, and the next mount frees it.
-            let _orphan_stays = if self.is_nameable() {
-                self.mount.free_if_nameless(self.oid)
-            } else {
-                self.mount.free_orphan(self.oid)
-            };
-        } else if !self.is_removed() && (self.pending_mtime().is_some() || self.pending_atime().is_some()) {
+        if self.is_removed() {
+            let mut uses = self.uses();
+            let is_last = self.kind != FileKind::Directory && self.takes_last(&mut uses);
+            drop(uses);
+            if is_last {
+                self.free();
+            }
+        } else if self.pending_mtime().is_some() || self.pending_atime().is_some() {
             // Ignored: a time is lost, as in a crash; whoever must know calls `sync` or `close`.
             let _time_lost = self.mount.record_last_times(self);
         }

@@ -10,7 +10,7 @@ use crate::layout::device_no::DeviceNo;
 use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::{AKEY_RDEV, AKEY_SLINK};
 use crate::mount::{FILE_CLASS, Mount};
-use crate::node::{Node, Slot};
+use crate::node::{InUse, Node, Slot};
 use crate::path::check_name;
 use crate::resolve::{Found, entry_name};
 use crate::store::Beside;
@@ -20,8 +20,9 @@ use std::sync::Arc;
 
 /// A file, directory, symbolic link, pipe, socket or device in use; a cheap handle, `Send` and `Sync`.
 ///
-/// It stays the same thing when that is renamed. What is removed while it is in use works on, without a name, until the
-/// last handle goes; a crash before that leaves it to the next mount, which frees it.
+/// It stays the same thing when that is renamed. It is known by this, not open: with its last name a file goes, unless a
+/// [`File`] has it open, and so does a symbolic link; of what is gone no more than its attributes are known. Pipes, sockets and
+/// devices, which the system opens and tells nobody, stay until the last handle goes.
 #[derive(Clone, Debug)]
 pub struct Obj {
     pub(crate) node: Arc<Node>,
@@ -152,7 +153,7 @@ impl Dir {
         let lists = self.inherit(dir, &mut inode, mode)?;
         let mut beside = lists.beside();
         beside.extend(own);
-        let node = self.insert_in_use(dir, name, &inode, &beside)?;
+        let node = Arc::clone(self.insert_in_use(dir, name, &inode, &beside)?.node());
         let stat = mount.stat_made(&inode, device);
         Ok((Obj { node, cred: self.cred.clone() }, stat))
     }
@@ -169,8 +170,8 @@ impl Dir {
         check_name(name)?;
         for _ in 0..OPEN_RETRIES {
             match self.create_in(&self.node, name, false, options) {
-                Ok((node, inode)) => {
-                    let file = File::new(node, options, self.cred.clone())?;
+                Ok((in_use, inode)) => {
+                    let file = File::new(in_use, options, self.cred.clone())?;
                     return Ok((file, self.mount().stat_made(&inode, DeviceNo::default())));
                 }
                 Err(Error::Exists) if !options.exclusive => match self.open_existing(name, options) {
@@ -205,7 +206,10 @@ impl Dir {
         let to = Slot::new(self.node.oid, name);
         mount.at_home(&obj.node, |from| match obj.node.is_removed() {
             false => mount.link(from, obj.node.oid, &self.node, &to),
-            true if obj.node.is_nameable() => mount.name_orphan(&obj.node, from, &self.node, &to),
+            true if obj.node.is_nameable() => {
+                let in_use = InUse::new(&obj.node).or(Err(Error::NotFound))?;
+                mount.name_orphan(in_use.node(), from, &self.node, &to)
+            }
             true => Err(Error::NotFound),
         })?;
         obj.stat()
@@ -279,7 +283,7 @@ impl Obj {
             _ => return Err(What::Kind.into()),
         }
         self.check_access(options.rights())?;
-        let file = File::new(Arc::clone(&self.node), options, self.cred.clone())?;
+        let file = File::new(InUse::new(&self.node)?, options, self.cred.clone())?;
         if options.truncate {
             file.set_len(0)?;
         }
@@ -324,7 +328,7 @@ impl Obj {
     /// # Errors
     /// `Stale` if another mount moved or removed it.
     pub fn stat(&self) -> Result<Stat> {
-        if self.kind() == FileKind::Directory && self.is_removed() {
+        if self.kind() == FileKind::Directory && self.is_removed() || self.node.is_gone() {
             return Ok(self.node.last_stat());
         }
         self.mount().stat_node(&self.node)

@@ -7,7 +7,7 @@ use crate::layout::inode::{FileKind, Inode};
 use crate::layout::link_count::LinkCount;
 use crate::layout::{self, LINKS_MAX};
 use crate::mount::Mount;
-use crate::node::{Home, Node, Slot};
+use crate::node::{Home, Node, Removing, Slot};
 use crate::resolve::{Follow, STALE_RETRIES, entry_name};
 use crate::store::{Extra, bad_record};
 use dolmen_client::At;
@@ -136,8 +136,9 @@ impl Dir {
         // A file opened since is in the table now; it stays until its opener has looked at the entry again.
         let late = replaced.filter(|_| victim_node.is_none()).and_then(|victim| mount.nodes.find(victim.oid));
         let victim_node = victim_node.as_ref().or(late.as_ref());
-        let in_use = victim_node.is_some();
-        let gone = mount.transact(|tx| mount.rename_in(At::Tx(tx), from, to, &seen, mode, in_use));
+        let removing = victim_node.filter(|_| replaced.is_some()).cloned().map(Removing::new);
+        let is_open = removing.as_ref().is_some_and(|removing| removing.is_open);
+        let gone = mount.transact(|tx| mount.rename_in(At::Tx(tx), from, to, &seen, mode, is_open));
         if let Ok(gone) = gone {
             if let Some(node) = &source_node {
                 mount.moved(node, &seen.source, to);
@@ -146,12 +147,8 @@ impl Dir {
                 && let (Some(node), Some(victim)) = (victim_node, &seen.victim)
             {
                 mount.moved(node, victim, from);
-            } else if let (Some(node), Some(victim)) = (victim_node, replaced) {
-                if victim.is_dir() {
-                    node.set_removed();
-                } else {
-                    mount.after_drop(Some(node), gone);
-                }
+            } else {
+                removing.filter(|_| gone).into_iter().for_each(Removing::is_done);
             }
         }
         drop((stripes, gates, removal, tree, alone));

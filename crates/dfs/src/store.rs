@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use dolmen_client::{At, FetchIod, NewValue, Object, Page, Payload, Tx, UpdateIod, Want, Way};
 use dolmen_types::limits::IODS_MAX;
 use dolmen_types::{
-    Anchor, Cond, Epoch, Error as StoreError, IoBuf, Key, ObjectClass, ObjectType, Oid, Recx,
+    Anchor, Cond, Epoch, Error as StoreError, IoBuf, Key, ObjectClass, Oid, Recx,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -290,7 +290,7 @@ impl Mount {
         Ok(!self.object(slot.oid)?.list_akeys(at, &slot.dkey, &mut Anchor::default(), page)?.is_empty())
     }
 
-    fn akeys(&self, at: At<'_>, slot: &Slot) -> Result<Vec<Key>> {
+    pub(crate) fn akeys(&self, at: At<'_>, slot: &Slot) -> Result<Vec<Key>> {
         let object = self.object(slot.oid)?;
         let (mut keys, mut anchor) = (Vec::new(), Anchor::default());
         while !anchor.is_eof() {
@@ -499,34 +499,6 @@ impl Mount {
         let record = Inode { ctime: now, written_at: Epoch::from_unix_ns(now.unix_ns()), ..inode }.to_bytes();
         let iods = [inode_iod(&record), single(AKEY_LINKS, &links)];
         self.object(slot.oid)?.update(at, &slot.dkey, Cond::DKEY_UPDATE, &iods)?;
-        Ok(())
-    }
-
-    pub(crate) fn orphan_slot(&self, file: Oid) -> Slot {
-        Slot::new(self.orphans_oid(), &file.to_bytes())
-    }
-
-    /// Notes a file without a name that is still open, with what lies beside its record in `home`.
-    pub(crate) fn put_orphan(&self, at: At<'_>, inode: &Inode, home: &Slot) -> Result<()> {
-        let mut extras = Vec::new();
-        let goes_along = |akey: &Key| akey[..] != *AKEY_INODE && akey[..] != *AKEY_LINKS;
-        for akey in self.akeys(at, home)?.into_iter().filter(goes_along) {
-            match self.value(at, home, &akey) {
-                // What cannot be read keeps no file from being removed.
-                Err(error) if error.is_damage() => {}
-                value => extras.extend(value?.map(|value| (akey, value))),
-            }
-        }
-        self.put_whole_entry(at, &self.orphan_slot(inode.oid), inode, &extras)
-    }
-
-    /// Frees a file of the orphan list, or what has no contents.
-    pub(crate) fn free_orphan(&self, file: Oid) -> Result<()> {
-        if file.object_type() == Some(ObjectType::ArrayByte) {
-            self.punch_object(At::Latest, file)?;
-        }
-        let slot = self.orphan_slot(file);
-        self.object(slot.oid)?.punch_dkey(At::Latest, &slot.dkey, Cond::NONE)?;
         Ok(())
     }
 

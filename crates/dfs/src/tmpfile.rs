@@ -1,7 +1,7 @@
 //! Files without a name: made in the list of orphans, and named later if at all.
 //!
 //! Invariants: the file's record is in the list or in the entry that names it, never in both and never in none while it is
-//! open; who dies before it has a name leaves it to the sweep of the list.
+//! open; who dies before it has a name leaves it to the list's.
 
 use crate::access::check_add;
 use crate::attr::Stat;
@@ -10,10 +10,11 @@ use crate::error::{Error, Result, What};
 use crate::file::File;
 use crate::layout::device_no::DeviceNo;
 use crate::layout::inode::Inode;
+use crate::layout::{AKEY_HOLDER, holder};
 use crate::mount::{FILE_CLASS, Mount};
-use crate::node::{Home, Node, Slot};
+use crate::node::{Home, InUse, Node, Slot};
 use dolmen_client::At;
-use dolmen_types::{Epoch, Oid};
+use dolmen_types::Epoch;
 use std::sync::{Arc, PoisonError};
 
 impl Dir {
@@ -39,26 +40,23 @@ impl Dir {
         let lists = self.inherit(&self.node, &mut inode, options.mode)?;
         let slot = mount.orphan_slot(inode.oid);
         let home = Home { slot: slot.clone(), parent: None };
-        mount.put_new_entry(At::Latest, &slot, &inode, &lists.beside())?;
+        let number = mount.holder_number()?.map(holder::to_bytes);
+        let mut beside = lists.beside();
+        beside.extend(number.as_ref().map(|number| (AKEY_HOLDER, &number[..])));
+        mount.put_new_entry(At::Latest, &slot, &inode, &beside)?;
         // Nobody else knows of it yet.
         let (node, _) = mount.nodes.find_or_add(inode.oid, || Node::new(mount, &inode, home));
         node.set_removed();
         node.set_nameable(!options.exclusive);
         let stat = Stat { links: 0, ..mount.stat_made(&inode, DeviceNo::default()) };
-        Ok((File::new(node, options, self.cred.clone())?, stat))
+        Ok((File::new(InUse::new(&node)?, options, self.cred.clone())?, stat))
     }
 }
 
 impl Mount {
-    /// Frees a file that may have a name by now, if the answer to who gave it was lost: only what is in the list has none.
-    pub(crate) fn free_if_nameless(&self, file: Oid) -> Result<()> {
-        match self.inode(At::Latest, &self.orphan_slot(file))? {
-            Some(_) => self.free_orphan(file),
-            None => Ok(()),
-        }
-    }
-
     /// Gives a file of the orphan list, whose record is in `from`, its first name.
+    ///
+    /// REQUIRES: the caller has it open, so that nobody frees it meanwhile.
     pub(crate) fn name_orphan(&self, node: &Node, from: &Slot, dir: &Arc<Node>, to: &Slot) -> Result<()> {
         let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);
         dir.check_there()?;
@@ -83,7 +81,8 @@ impl Mount {
         if self.inode(at, to)?.is_some() {
             return Err(Error::Exists);
         }
-        let extras = self.extras(at, from)?;
+        let mut extras = self.extras(at, from)?;
+        extras.retain(|(akey, _)| akey[..] != *AKEY_HOLDER);
         let now = self.now();
         let inode = Inode { ctime: now, written_at: Epoch::from_unix_ns(now.unix_ns()), ..inode };
         self.put_whole_entry(at, to, &inode, &extras)?;

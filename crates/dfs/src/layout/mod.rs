@@ -15,6 +15,7 @@
 
 pub mod access_time;
 pub mod device_no;
+pub mod holder;
 pub mod inode;
 pub mod link_count;
 pub mod posix_acl;
@@ -39,6 +40,8 @@ pub const AKEY_ACL_DEFAULT: &[u8] = b"x:system.posix_acl_default";
 pub const AKEY_ATIME: &[u8] = b"DLM_ATIME";
 /// Akey of the number of a device.
 pub const AKEY_RDEV: &[u8] = b"DLM_RDEV";
+/// Akey of the number of who has a file of the orphan list open.
+pub const AKEY_HOLDER: &[u8] = b"DLM_HOLDER";
 /// Dkey of the root's entry in the superblock object.
 pub const DKEY_ROOT: &[u8] = b"/";
 /// The one dkey of a companion.
