@@ -13,6 +13,8 @@ pub(crate) struct OpenFile {
     pub(crate) file: File,
     /// Something was written since its time was recorded.
     pub(crate) is_changed: AtomicBool,
+    /// Reads are accesses.
+    pub(crate) notes_access: bool,
 }
 
 /// An open directory.
@@ -30,8 +32,8 @@ pub(crate) struct OpenDir {
 pub(crate) enum Open {
     File(Arc<OpenFile>),
     Dir(Arc<OpenDir>),
-    /// The directory of snapshots, which is not listed.
-    Snapshots,
+    /// The directory of snapshots: their names as they were when it was opened.
+    Snapshots(Arc<[Box<[u8]>]>),
 }
 
 #[derive(Debug, Default)]

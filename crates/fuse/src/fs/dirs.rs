@@ -2,6 +2,7 @@
 
 use super::{Done, Fs, Reply};
 use crate::abi::reply::{self, ENTRY_BYTES, dirent_bytes};
+use crate::fs::files::note_read;
 use crate::fs::snapshots;
 use crate::handles::{Open, OpenDir};
 use crate::table::{Node, What};
@@ -55,7 +56,7 @@ impl Fs {
     pub(super) fn opendir(&self, node: u64, reply: &mut Reply) -> Done {
         let Node { view, what } = self.node(node)?;
         let open = match what {
-            What::Snapshots => Open::Snapshots,
+            What::Snapshots => Open::Snapshots(self.snapshot_names()?),
             What::Obj(obj) => {
                 let dir = self.done(obj.as_dir())?;
                 let ino = snapshots::ino_in(view, self.done(obj.stat())?.ino);
@@ -78,14 +79,17 @@ impl Fs {
         let open = match self.handles.find(handle)? {
             Open::Dir(open) => open,
             Open::File(_) => return Err(number::ENOTDIR),
-            // They are found by name.
-            Open::Snapshots => return Ok(()),
+            Open::Snapshots(names) => {
+                list_snapshots(&names, offset, room, plus, reply);
+                return Ok(());
+            }
         };
         let mut listing = open.listing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut at = offset;
         if at == 0 {
             // A listing that begins anew sees what has come and gone.
             *listing = Listing::new();
+            note_read(&open.dir.obj());
         }
         while at < FIRST {
             let (name, ino) = if at == 0 { (&b"."[..], open.ino) } else { (&b".."[..], UNKNOWN_INO) };
@@ -138,13 +142,32 @@ fn fits(reply: &Reply, room: usize, name: &[u8], plus: bool) -> bool {
     reply.out.len() + head + dirent_bytes(name) <= room
 }
 
+/// Lists the names of snapshots, behind `.` and `..`. None is mounted before somebody looks into it.
+fn list_snapshots(names: &[Box<[u8]>], offset: u64, room: usize, plus: bool, reply: &mut Reply) {
+    let dots = [&b"."[..], b".."].into_iter();
+    let all = dots.chain(names.iter().map(|name| &name[..])).zip(1..);
+    for (name, next) in all.skip_while(|(_, next)| *next <= offset) {
+        if !fits(reply, room, name, plus) {
+            return;
+        }
+        let ino = if name == b"." { snapshots::INO } else { UNKNOWN_INO };
+        put_entry(reply, (ino, DIRECTORY), next, name, plus);
+    }
+}
+
+/// The kind of an entry that is a directory.
+const DIRECTORY: u32 = 4;
+
 /// An entry of which the kernel is not to remember anything.
 fn put_plain(reply: &mut Reply, ino: u64, next: u64, name: &[u8], plus: bool) {
     const UNKNOWN: u32 = 0;
-    const DIRECTORY: u32 = 4;
+    let kind = if name == b"." || name == b".." { DIRECTORY } else { UNKNOWN };
+    put_entry(reply, (ino, kind), next, name, plus);
+}
+
+fn put_entry(reply: &mut Reply, (ino, kind): (u64, u32), next: u64, name: &[u8], plus: bool) {
     if plus {
         reply.out.bytes(&[0; ENTRY_BYTES]);
     }
-    let kind = if name == b"." || name == b".." { DIRECTORY } else { UNKNOWN };
     reply::dirent(&mut reply.out, ino, next, kind, name);
 }

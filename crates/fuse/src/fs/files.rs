@@ -7,13 +7,14 @@ use crate::abi::reply::{self, OpenAs};
 use crate::handles::{Open, OpenFile};
 use crate::options::Caching;
 use core::sync::atomic::{AtomicBool, Ordering};
-use dolmen_dfs::{Allocate, OpenOptions, errno as number};
+use dolmen_dfs::{Allocate, File, Obj, OpenOptions, errno as number};
 use std::sync::Arc;
 
 const O_ACCMODE: u32 = 3;
 const O_APPEND: u32 = 0o2000;
 const O_TRUNC: u32 = 0o1000;
 const O_DIRECT: u32 = 0o40000;
+const O_NOATIME: u32 = 0o1_000_000;
 
 impl Fs {
     pub(super) fn open(&self, node: u64, flags: u32, reply: &mut Reply) -> Done {
@@ -30,7 +31,8 @@ impl Fs {
                 as_what = OpenAs::Kept;
             }
         }
-        let open = OpenFile { file, is_changed: AtomicBool::new(truncate) };
+        let open = open_file(file, flags);
+        open.is_changed.store(truncate, Ordering::Relaxed);
         let handle = self.opened(Open::File(Arc::new(open)), reply);
         reply::open(&mut reply.out, handle, self.open_as(flags, as_what));
         Ok(())
@@ -61,6 +63,9 @@ impl Fs {
         let read = open.file.read_at(range.offset, buf);
         let read = self.done(read)?;
         reply.out.truncate(read);
+        if open.notes_access {
+            note_read(&open.file);
+        }
         Ok(())
     }
 
@@ -113,4 +118,15 @@ impl Fs {
         reply.out.u64(found);
         Ok(())
     }
+}
+
+/// A file that was opened with these flags.
+pub(super) fn open_file(file: File, flags: u32) -> OpenFile {
+    OpenFile { file, is_changed: AtomicBool::new(false), notes_access: flags & O_NOATIME == 0 }
+}
+
+/// Notes that something was read. The time waits in this process until it is recorded with others: no read costs a write.
+pub(super) fn note_read(obj: &Obj) {
+    // Ignored: what was read is read, and a time that cannot be looked up is one that is lost.
+    let _not_noted = obj.note_read();
 }

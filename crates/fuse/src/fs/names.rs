@@ -5,9 +5,9 @@ use crate::abi::ROOT;
 use crate::abi::reply::{self, OpenAs};
 use crate::abi::request::{Caller, Op};
 use crate::fs::attrs::attrs_of;
-use crate::handles::{Open, OpenFile};
+use crate::fs::files::{note_read, open_file};
+use crate::handles::Open;
 use crate::table::{Node, View, What};
-use core::sync::atomic::AtomicBool;
 use dolmen_dfs::{DeviceNo, Dir, File, FileKind, New, Obj, OpenOptions, RenameMode, Stat, errno as number};
 use std::sync::Arc;
 
@@ -106,13 +106,14 @@ impl Fs {
     /// Tells the kernel of a new file that is open.
     fn made_open(&self, file: File, stat: &Stat, flags: u32, reply: &mut Reply) {
         self.found(0, file.unchecked(), stat, reply);
-        let open = OpenFile { file, is_changed: AtomicBool::new(false) };
-        let handle = self.opened(Open::File(Arc::new(open)), reply);
+        let handle = self.opened(Open::File(Arc::new(open_file(file, flags))), reply);
         reply::open(&mut reply.out, handle, self.open_as(flags, OpenAs::Fresh));
     }
 
     pub(super) fn readlink(&self, node: u64, reply: &mut Reply) -> Done {
-        let target = self.done(self.obj(node)?.readlink())?;
+        let obj = self.obj(node)?;
+        let target = self.done(obj.readlink())?;
+        note_read(&obj);
         reply.out.bytes(&target);
         Ok(())
     }

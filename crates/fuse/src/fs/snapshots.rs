@@ -1,5 +1,5 @@
-//! `.snapshots` in the root: each snapshot under its name, read-only. It is found by name and in no listing, so that whoever
-//! copies the tree does not copy all of its past.
+//! `.snapshots` in the root: each snapshot under its name, read-only. It is found by name and in no listing of the root, so
+//! that whoever copies the tree does not copy all of its past; it lists the names of the snapshots itself.
 
 use super::{Done, Fs, Reply};
 use crate::abi::reply::{self, Attrs};
@@ -10,7 +10,7 @@ use core::time::Duration;
 use dolmen_dfs::{Dfs, MountOptions, errno as number};
 use dolmen_types::Epoch;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 const NAME: &[u8] = b".snapshots";
 
@@ -19,7 +19,7 @@ pub(super) const TIMEOUTS: Timeouts =
     Timeouts { names: Duration::from_secs(1), attrs: Duration::from_secs(60) };
 
 /// The number of the directory of snapshots: no file has it, as numbers of files come from counters that begin low.
-const INO: u64 = u64::MAX - 1;
+pub(super) const INO: u64 = u64::MAX - 1;
 
 /// The number that something has in a view, so that programs that compare numbers do not take it for what it is now.
 pub(super) fn ino_in(view: View, ino: u64) -> u64 {
@@ -59,6 +59,16 @@ impl Fs {
         Ok(())
     }
 
+    /// The names of the snapshots that have one which a directory can have, in order.
+    pub(super) fn snapshot_names(&self) -> Done<Arc<[Box<[u8]>]>> {
+        let container = self.dfs.container();
+        let snapshots = self.done(container.snapshots().map_err(dolmen_dfs::Error::from))?;
+        let named = snapshots.iter().filter_map(|snapshot| snapshot.name.as_deref().map(str::as_bytes));
+        let mut names: Vec<Box<[u8]>> = named.filter(|name| is_entry(name)).map(Box::from).collect();
+        names.sort_unstable();
+        Ok(names.into())
+    }
+
     /// The root of a snapshot.
     pub(super) fn lookup_snapshot(&self, name: &[u8], reply: &mut Reply) -> Done {
         let container = self.dfs.container();
@@ -83,4 +93,11 @@ impl Fs {
         self.found(view, obj, &stat, reply);
         Ok(())
     }
+}
+
+/// Whether a directory can have an entry of this name.
+fn is_entry(name: &[u8]) -> bool {
+    const NAME_BYTES_MAX: usize = 255;
+    let is_dots = name == b"." || name == b"..";
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !is_dots && !name.contains(&b'/') && !name.contains(&0)
 }
