@@ -236,8 +236,7 @@ fn files(session: &Session, handle: &ContHandle, repair: bool, report: &mut Repo
     let name = name_of(handle);
     let doing = || format!("check the files of container {name}");
     let cont = session.pool.open_container(&ContName::Uuid(handle.uuid)).doing(doing)?;
-    let options = MountOptions { read_only: !repair, ..MountOptions::default() };
-    let found = match Dfs::mount(&cont, &options).and_then(|dfs| dfs.check(repair)) {
+    let found = match Dfs::mount(&cont, &session.mount_options(!repair)).and_then(|dfs| dfs.check(repair)) {
         // Its creation was cut short: there is nothing to check, and making it again needs another name.
         Err(dolmen_dfs::Error::NotFormatted) => {
             report

@@ -127,7 +127,7 @@ impl Mounted {
         let session = place::open_to_read(&arg.pool)?;
         let cont = session.container(&arg.cont)?;
         let view = place::view(&cont, snapshot)?;
-        let dfs = place::mount(&view, &arg.cont, true, session.local().is_none())?;
+        let dfs = session.files(&view, &arg.cont, true)?;
         Ok(Self { dfs, cont, session })
     }
 
@@ -138,7 +138,7 @@ impl Mounted {
 
     fn on(session: Session, arg: &ContArg) -> Outcome<Self> {
         let cont = session.container(&arg.cont)?;
-        let dfs = place::mount(&cont, &arg.cont, false, session.local().is_none())?;
+        let dfs = session.files(&cont, &arg.cont, false)?;
         Ok(Self { dfs, cont, session })
     }
 

@@ -13,7 +13,6 @@ use dolmen_client::Container;
 use dolmen_dfs::{Dfs, MountOptions};
 use dolmen_env::{Clock, Errno, KernelDevice, MOUNT_TYPE, MountRequest, Mounted, RealClock};
 use dolmen_fuse::{Caching, Fs, Options, Session};
-use dolmen_types::Credentials;
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
@@ -212,7 +211,7 @@ fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
     let pool = place::open_to_last(&args.cont.pool, is_read_only, Duration::from_secs(args.deadline))?;
     let cont = pool.container(&args.cont.cont)?;
     let view = place::view(&cont, args.snapshot.as_deref())?;
-    let dfs = mounted(&view, args, is_read_only, pool.local().is_none())?;
+    let dfs = mounted(&view, args, &pool.mount_options(is_read_only))?;
     let caching = match args.cache {
         Cache::Off => Caching::Off,
         Cache::Metadata => Caching::Metadata,
@@ -235,12 +234,11 @@ fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
     Ok(Shown { session, cont, pool })
 }
 
-/// The files of a container, which others may change as well if it is shared.
-fn mounted(view: &Container, args: &Mount, read_only: bool, shared: bool) -> Outcome<Dfs> {
-    let Credentials { uid, gid, .. } = place::credentials();
-    let keeps = MountOptions { atime: true, acls: true, exact_blocks: true, ..MountOptions::default() };
-    let tends_orphans = shared && !read_only;
-    let options = MountOptions { read_only, shared, tends_orphans, uid, gid, ..keeps };
+/// The files of a container, with all that the kernel asks about.
+fn mounted(view: &Container, args: &Mount, options: &MountOptions) -> Outcome<Dfs> {
+    let tends = options.shared && !options.read_only;
+    let options =
+        MountOptions { atime: true, acls: true, exact_blocks: true, tends, ..options.clone() };
     Dfs::mount(view, &options).doing(|| format!("use container {} as a file system", args.cont.cont))
 }
 

@@ -449,6 +449,22 @@ impl Session {
         self.local.as_deref()
     }
 
+    /// Mounts the file system of a container, which others may change as well if a daemon has the pool.
+    pub(crate) fn files(&self, cont: &Container, name: &str, read_only: bool) -> Outcome<Dfs> {
+        mounted(cont, name, &self.mount_options(read_only))
+    }
+
+    /// How file systems of this pool are mounted.
+    pub(crate) fn mount_options(&self, read_only: bool) -> MountOptions {
+        let Credentials { uid, gid, .. } = credentials();
+        let shared = self.local.is_none();
+        // Mounts that wait for the next daemon still have open what they had.
+        let dir = self.dir.canonicalize().ok();
+        let spares_orphans =
+            !shared && dir.as_deref().and_then(Path::parent).is_some_and(dolmen_daemon::may_have_locks);
+        MountOptions { uid, gid, read_only, shared, spares_orphans, ..MountOptions::default() }
+    }
+
     /// Opens a container by label or UUID.
     pub(crate) fn container(&self, name: &str) -> Outcome<Container> {
         let doing = || format!("open container {name} in {}", shown_outside(&self.dir));
@@ -532,11 +548,14 @@ pub(crate) fn parse_epoch(text: &str) -> Option<Epoch> {
     Some(Epoch(number))
 }
 
-/// Mounts the file system of a container, which others may change as well if it is `shared`: when a daemon has the pool.
-pub(crate) fn mount(cont: &Container, name: &str, read_only: bool, shared: bool) -> Outcome<Dfs> {
+/// Mounts the file system of a container in a pool that a daemon has.
+pub(crate) fn mount(cont: &Container, name: &str, read_only: bool) -> Outcome<Dfs> {
     let Credentials { uid, gid, .. } = credentials();
-    let options = MountOptions { uid, gid, read_only, shared, ..MountOptions::default() };
-    Dfs::mount(cont, &options).doing(|| format!("use container {name} as a file system"))
+    mounted(cont, name, &MountOptions { uid, gid, read_only, shared: true, ..MountOptions::default() })
+}
+
+fn mounted(cont: &Container, name: &str, options: &MountOptions) -> Outcome<Dfs> {
+    Dfs::mount(cont, options).doing(|| format!("use container {name} as a file system"))
 }
 
 #[cfg(test)]

@@ -25,5 +25,6 @@ mod settings;
 pub use certs::{Authority, Issued};
 pub use daemon::Daemon;
 pub use error::{Error, Result, RosterFault};
+pub use locked::may_have_locks;
 pub use roster::Roster;
 pub use settings::{Settings, UNNAMED};

@@ -11,6 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The mark in the system's directory that somebody has locks.
 const MARK: &str = "dolmen.locks";
 
+/// Whether mounts may have locks in pools of this directory that no daemon keeps at the moment: they wait for the next one.
+#[must_use]
+pub fn may_have_locks(system: &Path) -> bool {
+    system.join(MARK).is_file()
+}
+
 /// The locks of all pools.
 pub(crate) struct Locked {
     mark: PathBuf,

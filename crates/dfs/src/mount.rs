@@ -81,9 +81,12 @@ pub struct MountOptions {
     /// `Stat::blocks` counts what is stored of a file, not its holes: a question for each chunk of up to 64, once for each size
     /// and time of change. Of a longer file a chunk that has any data counts as a whole.
     pub exact_blocks: bool,
-    /// A thread looks now and then for files without a name that mounts which have died had open, and frees them: for a mount
-    /// that lasts. Every mount that may write does so when it begins.
-    pub tends_orphans: bool,
+    /// A thread looks now and then for files without a name that mounts which have died had open, and frees them, and records
+    /// accesses that wait: for a mount that lasts. Every mount that may write looks for such files when it begins.
+    pub tends: bool,
+    /// Entries of the list of files without a name that say who has them open stay where nobody keeps locks: he may be waiting
+    /// for an engine that does. If not set, whoever has the container for himself takes him for dead there.
+    pub spares_orphans: bool,
     /// Owner of what is made by handles without credentials.
     pub uid: u32,
     /// Group of the same.
@@ -101,7 +104,8 @@ impl Default for MountOptions {
             atime: false,
             acls: false,
             exact_blocks: false,
-            tends_orphans: false,
+            tends: false,
+            spares_orphans: false,
             uid: 0,
             gid: 0,
             clock: Arc::new(RealClock),
@@ -319,7 +323,7 @@ impl Dfs {
             read_only: options.read_only || container.view_epoch().is_some(),
             sharing: Sharing::new(options.shared || options.relaxed),
             relaxed: options.relaxed && !superblock.balanced,
-            holder: Holder::default(),
+            holder: Holder::new(options.spares_orphans),
         };
         mount.root_oid = mount.inode(At::Latest, &record)?.ok_or(Error::NotFormatted)?.oid;
         let mount = Arc::new(mount);
@@ -329,7 +333,7 @@ impl Dfs {
                 freed?;
             }
             // Ignored among others: who has the container for himself, or comes next, frees them.
-            mount.holder.begin(&mount, options.tends_orphans);
+            mount.holder.begin(&mount, options.tends);
         }
         let root = Dir { node: mount.root_node()?, cred: None };
         Ok(Self { session: Arc::new(Session { mount }), root })
@@ -532,6 +536,15 @@ impl Mount {
         if node.touch(self.now_ns()) {
             // Ignored: the time stays pending, and the next change, `sync` or the last handle tries again.
             let _still_pending = self.record_times(node);
+        }
+    }
+
+    /// Records accesses that wait, of what is in use.
+    pub(crate) fn record_accesses(&self) {
+        let live = self.nodes.live();
+        for node in live.iter().filter(|node| node.pending_atime().is_some() && !node.is_removed()) {
+            // Ignored: it waits on.
+            let _waits = self.record_times(node);
         }
     }
 

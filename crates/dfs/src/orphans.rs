@@ -40,6 +40,8 @@ pub(crate) struct Holder {
     /// Guards: files that could not be freed; taken alone.
     unfreed: Mutex<Vec<Oid>>,
     keeper: Arc<Keeper>,
+    /// Where nobody can tell the living from the dead they may be waiting for who can.
+    spares: bool,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +98,10 @@ impl Keeper {
 }
 
 impl Holder {
+    pub(crate) fn new(spares: bool) -> Self {
+        Self { spares, ..Self::default() }
+    }
+
     fn own(&self) -> MutexGuard<'_, Own> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,7 +156,7 @@ impl Holder {
 }
 
 /// Says that a mount is there for as long as it is, frees what could not be freed, and, if it `tends` the list, what the dead
-/// have left.
+/// have left; then it records accesses as well.
 fn keep(mount: &Weak<Mount>, keeper: &Keeper, tends: bool) {
     let mut looks = Looks::default();
     let mut rest_ns = LOOK_NS_MAX;
@@ -177,7 +183,7 @@ struct Looks {
 
 impl Default for Looks {
     fn default() -> Self {
-        Self { next_ns: 0, rest_ns: LOOK_NS_MIN }
+        Self { next_ns: 0, rest_ns: LOOK_NS_MIN / 2 }
     }
 }
 
@@ -191,6 +197,7 @@ impl Looks {
             Ok(Left::Others) => (self.rest_ns * 2).clamp(LOOK_NS_MIN, LOOK_NS_MAX),
             Ok(Left::Nothing) | Err(_) => LOOK_NS_MAX,
         };
+        mount.record_accesses();
         self.next_ns = now_ns + self.rest_ns;
     }
 }
@@ -428,6 +435,7 @@ impl Judge<'_> {
         let verdict = match self.asks(number)? {
             Kept::Told(Locked::Done) => Verdict::Dead,
             Kept::Told(Locked::Held { .. } | Locked::Later) | Kept::TooMany => Verdict::Alive,
+            Kept::ByNobody if self.mount.holder.spares => Verdict::Alive,
             // Whoever had a lock of an engine has lost the pool to this process.
             Kept::ByNobody => of_nobody,
         };

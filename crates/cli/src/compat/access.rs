@@ -215,7 +215,7 @@ fn give_root(cont: &Container, user: Option<&str>, group: Option<&str>) -> Outco
     if uid.is_none() && gid.is_none() {
         return Ok(());
     }
-    let dfs = place::mount(cont, &cont.uuid().to_string(), false, true)?;
+    let dfs = place::mount(cont, &cont.uuid().to_string(), false)?;
     Ok(dfs.chown("/", uid, gid, Follow::No)?)
 }
 

@@ -702,7 +702,7 @@ fn query(link: &Link, arg: &ContArg) -> Outcome<Answer> {
         let info = cont.query()?;
         // Ignored: what a container of files was made with is told if it can be read.
         let superblock =
-            (layout_of(&info) == POSIX).then(|| place::mount(cont, &arg.cont, true, true).ok()).flatten();
+            (layout_of(&info) == POSIX).then(|| place::mount(cont, &arg.cont, true).ok()).flatten();
         Ok((info, superblock.map(|dfs| dfs.superblock())))
     })?;
     let label = info.cont.label.as_ref().map(ToString::to_string);

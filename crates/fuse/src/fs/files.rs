@@ -91,7 +91,12 @@ impl Fs {
         if !open.is_changed.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        match open.file.sync() {
+        self.record_all(handle)
+    }
+
+    /// Records all times of the file, of accesses as well.
+    pub(super) fn record_all(&self, handle: u64) -> Done {
+        match self.handles.file(handle)?.file.sync() {
             // Somebody else has removed or moved it: there is nothing to record any more.
             Err(dolmen_dfs::Error::Stale | dolmen_dfs::Error::NotFound) => Ok(()),
             other => self.done(other),

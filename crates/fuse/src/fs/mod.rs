@@ -261,7 +261,7 @@ impl Fs {
                 let ended = self.end_locks(*handle, LockFamily::Range, *owner);
                 self.record(*handle).and(ended)
             }
-            Op::FSync { handle } => self.record(*handle),
+            Op::FSync { handle } => self.record_all(*handle),
             Op::Release { handle, whole_owner } => {
                 let ended = whole_owner.map(|owner| self.end_locks(*handle, LockFamily::Whole, owner));
                 drop(self.handles.remove(*handle));

@@ -162,7 +162,7 @@ fn class(name: &str) -> Outcome<ObjectClass> {
 }
 
 fn mounted(cont: &Container, arg: &PathArg, read_only: bool) -> Outcome<Dfs> {
-    place::mount(cont, &arg.cont.cont, read_only, true)
+    place::mount(cont, &arg.cont.cont, read_only)
 }
 
 /// The same failure, with what to look at where there is nothing of that name.
@@ -239,7 +239,7 @@ fn check(link: &Link, args: &Check) -> Outcome<Answer> {
     let (perm, wanted) = if repair { ('w', OpenFor::Alone(word)) } else { ('r', OpenFor::Any) };
     let open_it = |pool: &Pool, name: &ContName| pool.open_container_for(name, wanted);
     with_opened(link, &args.cont, access, perm, open_it, |cont| {
-        let dfs = place::mount(cont, &args.cont.cont, !repair, true)?;
+        let dfs = place::mount(cont, &args.cont.cont, !repair)?;
         let report = dfs.check(repair)?;
         let verified = has("verify").then(|| verify(&dfs)).transpose()?;
         let unread = verified.as_ref().map_or(&[][..], |verified| &verified.unread);
@@ -261,6 +261,7 @@ fn check(link: &Link, args: &Check) -> Outcome<Answer> {
             "symlinks": report.symlinks,
             "bad_entries": report.bad_entries.len(),
             "bad_links": report.bad_links.len(),
+            "orphans": report.orphans,
             "leaked": report.leaked.iter().map(ToString::to_string).collect::<Vec<String>>(),
             "repaired": report.repaired,
             "verified": verified.as_ref().map(|verified| verified.files),

@@ -4,7 +4,7 @@ use super::{Mounted, shell};
 use crate::common::bytes;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
 #[test]
 fn writes_anywhere_are_read_back_with_every_kind_of_caching() {
@@ -107,7 +107,7 @@ fn holes_are_found_and_made() {
 }
 
 #[test]
-fn a_program_is_run_and_memory_of_a_file_is_shared() {
+fn a_program_is_copied_and_run() {
     let Some(mounted) = Mounted::served("programs", &[]) else { return };
     let said = shell(
         &mounted,
@@ -133,5 +133,89 @@ fn extended_attributes_are_kept() {
     assert_eq!(getxattr(&path, "user.stone", &mut [0_u8; 3]), Err(rustix::io::Errno::RANGE));
     removexattr(&path, "user.stone").unwrap();
     assert_eq!(getxattr(&path, "user.stone", &mut value), Err(rustix::io::Errno::NODATA));
+    mounted.finish();
+}
+
+/// Two processes that have one file mapped: what each stores the other loads, and reads and writes see it, and are seen.
+const MAPPED: &str = r#"
+import mmap, os, time
+fd = os.open("m", os.O_RDWR | os.O_CREAT)
+os.ftruncate(fd, 8192)
+here = mmap.mmap(fd, 8192)
+def wait(memory, at, byte):
+    end = time.monotonic() + 30
+    while memory[at] != byte:
+        assert time.monotonic() < end, (at, byte)
+child = os.fork()
+if child == 0:
+    there = mmap.mmap(os.open("m", os.O_RDWR), 8192)
+    wait(there, 0, 1)
+    there[4096] = 2
+    wait(there, 1, 3)
+    os._exit(0)
+here[0] = 1
+wait(here, 4096, 2)
+assert os.pread(fd, 1, 0) == b"\1" and os.pread(fd, 1, 4096) == b"\2"
+os.pwrite(fd, b"\3", 1)
+assert here[1] == 3
+assert os.waitpid(child, 0)[1] == 0
+here[8191] = 4
+here.flush()
+print("coherent")
+"#;
+
+#[test]
+fn memory_of_a_file_is_shared_between_processes_and_with_reads_and_writes() {
+    for cache in ["off", "metadata", "data"] {
+        let Some(mounted) = Mounted::served(&format!("memory-{cache}"), &["--cache", cache]) else { return };
+        fs::write(mounted.place.path("mapped.py"), MAPPED).unwrap();
+        assert_eq!(shell(&mounted, "python3 ../mapped.py"), "coherent\n", "{cache}");
+        let stored = fs::read(mounted.path("m")).unwrap();
+        assert_eq!([0, 1, 4096, 8191].map(|at| stored[at]), [1, 3, 2, 4], "{cache}");
+        mounted.finish();
+    }
+}
+
+#[test]
+fn what_is_read_and_written_past_the_pages_is_seen_by_another_mount_at_once() {
+    const O_DIRECT: i32 = 0o40_000;
+    for cache in ["off", "metadata", "data"] {
+        let args = ["--cache", cache];
+        let Some(mut mounted) = Mounted::served(&format!("direct-{cache}"), &args) else { return };
+        mounted.mount("mnt2", &args);
+        let open = |dir: &str| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).custom_flags(O_DIRECT);
+            options.open(mounted.place.path(dir).join("f")).unwrap()
+        };
+        let files = [open("mnt"), open("mnt2")];
+        let pages = bytes(12_288, 5);
+        for round in 0..10 {
+            let (writes, reads) = (&files[round % 2], &files[(round + 1) % 2]);
+            // Any place and length will do: there is no device below that wants blocks.
+            let data = &pages[round..round + 5000 + round * 17];
+            writes.write_all_at(data, (round * 333) as u64).unwrap();
+            let mut read = vec![0; data.len()];
+            reads.read_exact_at(&mut read, (round * 333) as u64).unwrap();
+            assert!(read == data, "{cache}, round {round}");
+        }
+        drop(files);
+        mounted.finish();
+    }
+}
+
+#[test]
+fn the_space_of_a_mount_is_that_of_its_pool() {
+    let Some(mounted) = Mounted::served("space", &[]) else { return };
+    let space = || rustix::fs::statvfs(mounted.path("")).unwrap();
+    let before = space();
+    assert_eq!((before.f_bsize, before.f_frsize, before.f_namemax), (4096, 4096, 255));
+    assert!(before.f_bavail == before.f_bfree && before.f_bfree <= before.f_blocks);
+    assert!(before.f_ffree > 0 && before.f_ffree <= before.f_files);
+    fs::write(mounted.path("f"), bytes(4 << 20, 3)).unwrap();
+    let after = space();
+    assert_eq!(after.f_blocks, before.f_blocks);
+    let taken = before.f_bavail - after.f_bavail;
+    assert!(taken >= (4 << 20) / 4096, "{taken} blocks were taken");
     mounted.finish();
 }

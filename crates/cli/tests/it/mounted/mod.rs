@@ -10,11 +10,13 @@ mod files;
 mod listing;
 mod locks;
 mod names;
+mod orphans;
 mod outages;
 mod owners;
 mod random;
 mod snapshots;
 mod suites;
+mod times;
 mod unprivileged;
 
 use crate::common::{Place, amount};

@@ -4,7 +4,9 @@ use super::{Mounted, shell};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs;
 use std::io::{ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
 
 #[test]
 fn what_is_made_in_a_mount_is_in_the_container_and_the_reverse() {
@@ -112,12 +114,80 @@ fn a_file_made_without_a_name_gets_one_or_is_gone() {
     let unnamed = open(mounted.path(""), flags, Mode::from_raw_mode(0o640)).unwrap();
     rustix::io::write(&unnamed, b"stone").unwrap();
     assert_eq!(fs::read_dir(mounted.path("")).unwrap().count(), 0);
-    let own = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&unnamed));
+    let own = format!("/proc/self/fd/{}", unnamed.as_raw_fd());
     linkat(CWD, own.as_str(), CWD, mounted.path("named"), AtFlags::SYMLINK_FOLLOW).unwrap();
     drop(unnamed);
     let named = fs::metadata(mounted.path("named")).unwrap();
     assert_eq!((named.nlink(), named.len()), (1, 5));
     assert_eq!(fs::read(mounted.path("named")).unwrap(), b"stone");
     drop(open(mounted.path(""), flags, Mode::from_raw_mode(0o600)).unwrap());
+    mounted.finish();
+}
+
+#[test]
+fn a_file_that_is_replaced_while_it_is_open_works_on() {
+    let Some(mounted) = Mounted::served("replaced", &[]) else { return };
+    let (old, new) = (mounted.path("old"), mounted.path("new"));
+    fs::write(&old, b"old stone").unwrap();
+    fs::write(&new, b"new stone").unwrap();
+    let file = fs::OpenOptions::new().read(true).write(true).open(&old).unwrap();
+    fs::rename(&new, &old).unwrap();
+    assert_eq!(fs::read(&old).unwrap(), b"new stone");
+    file.write_all_at(b"OLD", 0).unwrap();
+    let mut read = [0; 9];
+    file.read_exact_at(&mut read, 0).unwrap();
+    assert_eq!((&read, file.metadata().unwrap().nlink()), (b"OLD stone", 0));
+    drop(file);
+    mounted.finish();
+}
+
+#[test]
+fn of_what_is_known_and_not_open_no_more_than_attributes_are_left_without_a_name() {
+    let Some(mounted) = Mounted::served("known", &[]) else { return };
+    fs::write(mounted.path("f"), b"stone").unwrap();
+    // A descriptor by which nothing is open.
+    let known = fs::OpenOptions::new().read(true).custom_flags(0o10_000_000).open(mounted.path("f")).unwrap();
+    let number = known.metadata().unwrap().ino();
+    fs::remove_file(mounted.path("f")).unwrap();
+    let left = known.metadata().unwrap();
+    assert_eq!((left.ino(), left.nlink()), (number, 0));
+    let by_number = format!("/proc/self/fd/{}", known.as_raw_fd());
+    assert!(matches!(fs::File::open(by_number).unwrap_err().kind(), ErrorKind::StaleNetworkFileHandle));
+    drop(known);
+    mounted.finish();
+}
+
+#[test]
+fn sockets_are_bound_and_devices_have_their_numbers() {
+    let Some(mounted) = Mounted::served("sockets", &[]) else { return };
+    // A name that is short enough for an address.
+    let dir = fs::File::open(mounted.path("")).unwrap();
+    let address = format!("/proc/self/fd/{}/s", dir.as_raw_fd());
+    let listener = UnixListener::bind(&address).unwrap();
+    assert!(fs::symlink_metadata(mounted.path("s")).unwrap().file_type().is_socket());
+    let mut caller = UnixStream::connect(&address).unwrap();
+    let (mut called, _) = listener.accept().unwrap();
+    fs::remove_file(mounted.path("s")).unwrap();
+    caller.write_all(b"stone").unwrap();
+    drop(caller);
+    let mut said = String::new();
+    called.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "stone");
+    assert_eq!(UnixStream::connect(&address).unwrap_err().kind(), ErrorKind::NotFound);
+    drop((called, listener, dir));
+    // A pipe is open where nobody tells the mount.
+    let said = shell(&mounted, "mkfifo p; exec 3<>p; rm p; echo stone >&3; read line <&3; stat -L -c %h /dev/fd/3; echo $line");
+    assert_eq!(said, "0\nstone\n");
+    if rustix::process::geteuid().is_root() {
+        shell(&mounted, "mknod zero c 1 5; mknod disk b 7 300");
+        for (name, is_char, major, minor) in [("zero", true, 1, 5), ("disk", false, 7, 300)] {
+            let found = fs::symlink_metadata(mounted.path(name)).unwrap();
+            assert_eq!(found.file_type().is_char_device(), is_char, "{name}");
+            let number = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
+            assert_eq!(number, (major, minor), "{name}");
+        }
+        let error = fs::File::open(mounted.path("zero")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "devices mean nothing in a mount");
+    }
     mounted.finish();
 }

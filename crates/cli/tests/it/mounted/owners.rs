@@ -109,3 +109,37 @@ fn access_control_lists_have_a_say_and_are_handed_down() {
     assert_eq!(fs::metadata(dir.join("g")).unwrap().uid(), USER);
     mounted.finish();
 }
+
+#[test]
+fn a_group_is_given_by_who_is_in_it_and_a_program_that_changes_hands_loses_its_rights() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("only root can be several users, so nothing is tested");
+        return;
+    }
+    let Some(mounted) = Mounted::served("groups", &["--allow-other", "--cache-timeout", "0"]) else { return };
+    fs::set_permissions(mounted.path(""), fs::Permissions::from_mode(0o1777)).unwrap();
+    let run = |line: &str| {
+        let mut command = Command::new("setpriv");
+        command.args([format!("--reuid={USER}"), format!("--regid={GROUP}")]);
+        command.arg(format!("--groups={GROUP},{}", GROUP + 1)).args(["--", "sh", "-c", line]);
+        command.current_dir(mounted.path(""));
+        limited(&mounted, &command, Duration::from_secs(60)).status.success()
+    };
+    let seen = || {
+        let found = fs::metadata(mounted.path("f")).unwrap();
+        (found.uid(), found.gid(), found.mode() & 0o7777)
+    };
+    assert!(run("echo x > f; chmod 6755 f"));
+    assert_eq!(seen(), (USER, GROUP, 0o6755));
+    assert!(!run(&format!("chgrp {} f", GROUP + 2)), "he is not in that group");
+    assert!(!run(&format!("chown {} f", USER + 1)));
+    assert_eq!(seen(), (USER, GROUP, 0o6755));
+    assert!(run(&format!("chgrp {} f", GROUP + 1)));
+    assert_eq!(seen(), (USER, GROUP + 1, 0o755), "a program loses the rights of its owner and group");
+    assert!(run("chmod 6755 f; echo y >> f"));
+    assert_eq!(seen(), (USER, GROUP + 1, 0o755), "so does one that is written to");
+    assert!(run("chmod 6755 f"));
+    chown(mounted.path("f"), Some(USER + 1), Some(GROUP)).unwrap();
+    assert_eq!(seen(), (USER + 1, GROUP, 0o755), "also by the hand of root");
+    mounted.finish();
+}

@@ -120,6 +120,7 @@ fn who_may_set_a_list_sets_the_mode_with_it_and_it_goes_along_with_its_file() {
     assert_eq!(file.set_xattr(ACCESS, team(7, 5, 1), XattrCond::Create), Err(Error::Exists));
     assert_eq!(file.stat().unwrap().permissions, 0o751);
     // A second name, another place, and no name at all.
+    let open = file.open(&OpenOptions::READ).unwrap();
     fs.link_to(&file, "second").unwrap();
     fs.rename("f", &fs, "moved", RenameMode::Replace).unwrap();
     for name in ["second", "moved"] {
@@ -142,6 +143,7 @@ fn who_may_set_a_list_sets_the_mode_with_it_and_it_goes_along_with_its_file() {
     set(&owner, ACCESS, &team(7, 5, 5)).unwrap();
     assert_eq!(file.stat().unwrap().permissions, 0o755);
     fs.symlink("moved", "link").unwrap();
+    drop(open);
     let of_link = fs.set_xattr("link", ACCESS, team(7, 7, 7), XattrCond::Any, Follow::No);
     assert_eq!(of_link, Err(Error::Invalid(What::Kind)));
 }

@@ -60,6 +60,139 @@ fn a_mount_frees_what_a_dead_one_left_open() {
     assert_eq!(world.object_count(), objects);
 }
 
+/// What becomes of a file that a door knows and has open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Event {
+    Remove,
+    Close,
+    Forget,
+}
+
+const ORDERS: [[Event; 3]; 6] = {
+    use Event::{Close, Forget, Remove};
+    [
+        [Remove, Close, Forget],
+        [Remove, Forget, Close],
+        [Close, Remove, Forget],
+        [Close, Forget, Remove],
+        [Forget, Remove, Close],
+        [Forget, Close, Remove],
+    ]
+};
+
+/// How a file loses its last name.
+type Remove = fn(&Dfs);
+
+const REMOVALS: [(&str, Remove); 3] = [
+    ("an unlink", |fs| fs.unlink("/f").unwrap()),
+    ("a rename over it", |fs| {
+        put(fs, "/new", b"").close().unwrap();
+        fs.rename("/new", fs, "/f", RenameMode::Replace).unwrap();
+        fs.unlink("/f").unwrap();
+    }),
+    ("an unlink of each of two names", |fs| {
+        fs.link("/f", fs, "/g").unwrap();
+        fs.unlink("/f").unwrap();
+        fs.unlink("/g").unwrap();
+    }),
+];
+
+#[test]
+fn space_comes_back_in_every_order_of_unlink_close_forget_and_crash() {
+    for shared in [false, true] {
+        for (how, remove) in REMOVALS {
+            for order in ORDERS {
+                for steps in 0..=order.len() {
+                    let case = format!("shared: {shared}, {how}, {:?}", &order[..steps]);
+                    comes_back(shared, remove, &order[..steps], &case);
+                }
+            }
+        }
+    }
+}
+
+/// Does these steps, lets the process die if there are others, and has the next mount look at what is left.
+fn comes_back(shared: bool, remove: Remove, steps: &[Event], case: &str) {
+    let world = World::new(2);
+    world.mount().mkdir("/keeps-the-root-there", 0o755).unwrap();
+    let objects = world.object_count();
+    let fs = if shared { world.mount_shared() } else { world.mount() };
+    let mut file = Some(put(&fs, "/f", &[7; 10_000]));
+    let mut known = Some(fs.lookup("f").unwrap().0);
+    for step in steps {
+        match step {
+            Event::Remove => remove(&fs),
+            Event::Close => file = None,
+            Event::Forget => known = None,
+        }
+        file.iter().for_each(|file| assert_eq!(read_all(file), [7; 10_000], "{case}"));
+    }
+    let is_removed = steps.contains(&Event::Remove);
+    if is_removed && file.is_none() {
+        assert_eq!(fs.check(false).unwrap().orphans, 0, "{case}");
+        assert_eq!(world.object_count(), objects, "{case}");
+    }
+    core::mem::forget((file, known, fs));
+    let next = world.mount();
+    if !is_removed {
+        assert_eq!(cat(&next, "/f"), [7; 10_000], "{case}");
+        next.unlink("/f").unwrap();
+    }
+    let report = next.check(false).unwrap();
+    assert!(report.is_clean() && report.orphans == 0, "{case}: {report:?}");
+    assert_eq!(world.object_count(), objects, "{case}");
+}
+
+#[test]
+fn an_unlink_of_what_is_known_and_not_open_is_one_transaction_and_forgetting_it_costs_nothing() {
+    let (world, watched) = World::watched();
+    let (alone, shared) = (world.mount(), world.mount_shared());
+    for (fs, requests) in [(&shared, 3), (&alone, 2)] {
+        let cost = |asked: &mut dyn FnMut()| {
+            let before = watched.requests();
+            asked();
+            watched.requests() - before
+        };
+        // The first have no data, which is asked for.
+        for n in 0..8 {
+            put(fs, "/warm", &[n]).close().unwrap();
+            fs.unlink("/warm").unwrap();
+        }
+        put(fs, "/f", b"data").close().unwrap();
+        let unknown = cost(&mut || fs.unlink("/f").unwrap());
+        put(fs, "/f", b"data").close().unwrap();
+        let mut known = Some(fs.lookup("f").unwrap().0);
+        assert_eq!(cost(&mut || fs.unlink("/f").unwrap()), requests, "a look or two, and the commit");
+        assert_eq!(unknown, requests);
+        assert_eq!(cost(&mut || known = None), 0);
+    }
+}
+
+#[test]
+fn of_what_is_gone_while_it_is_known_attributes_are_left_and_nothing_else() {
+    let world = World::new(1);
+    for fs in [world.mount(), world.mount_shared()] {
+        put(&fs, "/f", b"data").close().unwrap();
+        fs.symlink("to/where", "/l").unwrap();
+        let [file, link] = ["f", "l"].map(|name| fs.lookup(name).unwrap().0);
+        ["/f", "/l"].iter().for_each(|name| fs.unlink(name).unwrap());
+        assert_eq!(fs.check(false).unwrap().orphans, 0);
+        for (obj, permissions) in [(&file, 0o644), (&link, 0o777)] {
+            let stat = obj.stat().unwrap();
+            assert_eq!((stat.links, stat.permissions, stat.kind), (0, permissions, obj.kind()));
+            assert_eq!(obj.set_attrs(&SetAttrs { uid: Some(7), ..SetAttrs::KEEP }), Err(Error::Stale));
+            assert!(obj.is_removed());
+        }
+        assert_eq!(file.open(&OpenOptions::READ).unwrap_err(), Error::Stale);
+        assert_eq!(link.readlink(), Err(Error::Stale));
+        assert_eq!(fs.link_to(&file, "again").unwrap_err(), Error::NotFound);
+        // The same name again is another file.
+        put(&fs, "/f", b"other").close().unwrap();
+        assert_ne!(fs.lookup("f").unwrap().0.oid(), file.oid());
+        fs.unlink("/f").unwrap();
+    }
+}
+
 #[test]
 fn what_is_no_file_in_the_orphan_list_is_left_there_and_stops_no_mount() {
     let world = World::new(2);

@@ -1,6 +1,6 @@
 //! Several threads on one mount, and on several.
 
-use super::common::{World, cat, put, small_chunks};
+use super::common::{World, cat, put, read_all, small_chunks};
 use dolmen_dfs::{Dfs, Error, FormatOptions, OpenOptions, RenameMode};
 use std::collections::BTreeSet;
 
@@ -93,6 +93,32 @@ fn what_is_made_during_a_check_never_looks_leaked() {
         }
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
     });
+}
+
+#[test]
+fn an_open_beside_the_unlink_has_the_whole_file_or_none() {
+    let world = World::new(2);
+    for fs in [world.mount(), world.mount_shared()] {
+        fs.mkdir(format!("/keeps-the-root-there-{}", fs.is_shared()), 0o755).unwrap();
+        let objects = world.object_count();
+        for round in 0..100 {
+            put(&fs, "/f", &[7; 5000]).close().unwrap();
+            let known = fs.lookup("f").unwrap().0;
+            dolmen_env::scope(|scope| {
+                scope.spawn(|| fs.unlink("/f").unwrap());
+                for _ in 0..2 {
+                    scope.spawn(|| match known.open(&OpenOptions::READ) {
+                        Ok(file) => assert_eq!(read_all(&file), [7; 5000], "round {round}"),
+                        Err(error) => assert_eq!(error, Error::Stale),
+                    });
+                }
+            });
+            assert_eq!(known.open(&OpenOptions::READ).unwrap_err(), Error::Stale);
+            assert_eq!(known.stat().unwrap().links, 0);
+            assert_eq!(fs.check(false).unwrap().orphans, 0, "round {round}");
+        }
+        assert_eq!(world.object_count(), objects);
+    }
 }
 
 #[test]
