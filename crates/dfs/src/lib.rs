@@ -86,7 +86,7 @@
 //! there: reads that then find nothing, and all changes, fail with `Stale`, and so they do when another mount
 //! has moved it; who opens the path again goes on. A mount that is also `relaxed` looks for that when it records the
 //! time of a write, which is once a second, not at each one: what it writes to a file that is gone lies there
-//! until a check frees it. Orphans are freed by mounts that are not shared.
+//! until a check frees it. Orphans are freed by whoever gets the lock of who made them.
 //!
 //! # Hard links
 //! The DFS layout keeps a file's attributes in its only entry. When a file gets a second name, they move to
@@ -99,7 +99,7 @@
 //!
 //! # Orphans
 //! Object (lo 0, user bits 2) lists files that were unlinked while open: one dkey each, the 16 bytes of the
-//! object's id, with the record in `DFS_INODE` and what else lay beside it; so it does links and special files in use, and files that were made without a name. The entry goes and the orphan comes in one transaction. The entry and the object of a file that is *not* open go together, so a crash leaves no object without a name.
+//! object's id, with the record in `DFS_INODE` and what else lay beside it; so it does links and special files in use, and files that were made without a name. Akey `DLM_HOLDER` says in whose mount it is open, where the engine keeps a lock of that mount; who can get that lock knows him dead, and frees it. An entry without it is freed by a mount that is not shared. The entry goes and the orphan comes in one transaction. The entry and the object of a file that is *not* open go together, so a crash leaves no object without a name.
 //!
 //! # Not kept
 //! Link counts of directories (1); `st_blocks` counts holes as data, unless a mount asks for what is stored. The update of a file's contents over several chunks is not atomic, each chunk is.

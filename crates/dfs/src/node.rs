@@ -176,6 +176,7 @@ impl Removing {
             return;
         }
         if self.is_open {
+            node.mount.holder.note_entry();
             node.set_home(Home { slot: node.mount.orphan_slot(node.oid), parent: None });
         }
         let mut uses = node.uses();
@@ -306,8 +307,9 @@ impl Node {
         } else {
             self.mount.free_orphan(self.oid)
         };
-        if freed.is_err() {
-            self.mount.holder.note_unfreed(self.oid);
+        match freed {
+            Ok(()) => self.mount.holder.note_freed(),
+            Err(_) => self.mount.holder.note_unfreed(self.oid),
         }
     }
 

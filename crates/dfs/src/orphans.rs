@@ -14,6 +14,7 @@ use crate::layout::{self, AKEY_HOLDER, AKEY_INODE, AKEY_LINKS, holder};
 use crate::locks::{LockOwner, Locked, Locks};
 use crate::mount::Mount;
 use crate::node::Slot;
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use dolmen_client::lock::{LockFamily, LockKind, LockRange, RENEW_NS, TERM_NS};
 use dolmen_client::{At, Page};
@@ -28,6 +29,9 @@ const HEARD_NS_MAX: u64 = TERM_NS / 2;
 const LOOK_NS_MIN: u64 = TERM_NS + 2 * RENEW_NS;
 /// A mount that lasts looks so often whether somebody has died: one request.
 const LOOK_NS_MAX: u64 = 60_000_000_000;
+/// A number that no entry says, and that nobody has asked for since, is given back after so long: longer than an entry is in
+/// the making.
+const IDLE_NS: u64 = 60_000_000_000;
 /// Files that could not be freed at their last close, to be tried again; what is more waits for the next mount.
 const UNFREED_MAX: usize = 4096;
 
@@ -37,6 +41,8 @@ pub(crate) struct Holder {
     this: OnceLock<Weak<Mount>>,
     /// Guards: the number and its lock; held while the engine is asked.
     own: Mutex<Own>,
+    /// Entries that this mount has made, and that are still there.
+    entries: AtomicU64,
     /// Guards: files that could not be freed; taken alone.
     unfreed: Mutex<Vec<Oid>>,
     keeper: Arc<Keeper>,
@@ -60,6 +66,8 @@ struct Held {
     locks: Locks,
     /// When the engine was asked that heard this mount last.
     heard_ns: u64,
+    /// When it was asked for last.
+    asked_ns: u64,
     /// What was forked off has no thread that says that it is there.
     process: u32,
 }
@@ -108,6 +116,18 @@ impl Holder {
 
     fn unfreed(&self) -> MutexGuard<'_, Vec<Oid>> {
         self.unfreed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that an entry of this mount is in the list.
+    pub(crate) fn note_entry(&self) {
+        self.entries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that one is there no more.
+    pub(crate) fn note_freed(&self) {
+        let one_less = |count: u64| Some(count.saturating_sub(1));
+        // Ignored: of an entry whose making was not known to be done nobody has noted it.
+        let _was = self.entries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
     }
 
     /// Notes a file that could not be freed: it is tried again where a thread tends the list, and else left to the next mount.
@@ -269,8 +289,11 @@ impl Mount {
                 self.holder.keep(false);
             }
         }
-        Ok(match &*own {
-            Own::Held(held) => Some(held.number),
+        Ok(match &mut *own {
+            Own::Held(held) => {
+                held.asked_ns = now_ns;
+                Some(held.number)
+            }
             Own::None | Own::Nobody => None,
         })
     }
@@ -281,7 +304,8 @@ impl Mount {
         let number = u64::try_from(drawn >> 64).unwrap_or_default();
         match kept(locks.claim(self.list_owner(), lock_of(number)))? {
             Kept::Told(Locked::Done) => {
-                Ok(Own::Held(Held { number, locks, heard_ns: now_ns, process: std::process::id() }))
+                let process = std::process::id();
+                Ok(Own::Held(Held { number, locks, heard_ns: now_ns, asked_ns: now_ns, process }))
             }
             // Of 2^64 somebody has drawn the same.
             Kept::Told(Locked::Held { .. } | Locked::Later) => Err(Error::Contended),
@@ -296,20 +320,27 @@ impl Mount {
         let mut own = self.holder.own();
         let Own::Held(held) = &mut *own else { return false };
         let now_ns = self.monotonic_ns();
-        match held.locks.renew() {
-            Ok(0) => held.heard_ns = now_ns,
-            Ok(_lost) => *own = Own::None,
+        let is_idle = now_ns.saturating_sub(held.asked_ns) > IDLE_NS;
+        let kept = if is_idle && self.holder.entries.load(Ordering::Relaxed) == 0 {
+            held.locks.leave().map(|()| false)
+        } else {
+            held.locks.renew().map(|lost| lost == 0)
+        };
+        match kept {
+            Ok(true) => held.heard_ns = now_ns,
+            Ok(false) => *own = Own::None,
             // Whoever makes an entry asks again, and is told.
             Err(_) => {}
         }
-        true
+        matches!(*own, Own::Held(_))
     }
 
     fn free_unfreed(&self) {
         let unfreed = core::mem::take(&mut *self.holder.unfreed());
         for file in unfreed {
-            if self.free_if_nameless(file).is_err() {
-                self.holder.note_unfreed(file);
+            match self.free_if_nameless(file) {
+                Ok(()) => self.holder.note_freed(),
+                Err(_) => self.holder.note_unfreed(file),
             }
         }
     }

@@ -46,6 +46,7 @@ impl Dir {
         mount.put_new_entry(At::Latest, &slot, &inode, &beside)?;
         // Nobody else knows of it yet.
         let (node, _) = mount.nodes.find_or_add(inode.oid, || Node::new(mount, &inode, home));
+        mount.holder.note_entry();
         node.set_removed();
         node.set_nameable(!options.exclusive);
         let stat = Stat { links: 0, ..mount.stat_made(&inode, DeviceNo::default()) };
@@ -66,6 +67,7 @@ impl Mount {
         if named.is_ok() {
             node.set_home(Home { slot: to.clone(), parent: None });
             node.set_named();
+            self.holder.note_freed();
         }
         drop((stripes, removal, gate, alone));
         named?;

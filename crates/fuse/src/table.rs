@@ -26,8 +26,14 @@ pub(crate) struct Node {
     pub(crate) what: What,
 }
 
-/// What tells whether contents may have changed: time of the last change, and length.
-pub(crate) type Version = (Time, u64);
+/// What tells whether contents may have changed. Programs set the time of their last change as they like, but not that of
+/// the last change of all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Version {
+    pub(crate) mtime: Time,
+    pub(crate) ctime: Time,
+    pub(crate) size_bytes: u64,
+}
 
 #[derive(Debug)]
 struct Remembered {
@@ -162,10 +168,12 @@ mod tests {
     fn contents_are_the_same_if_the_last_open_found_the_same_version() {
         let table = Table::new(node(), 1);
         let number = table.remember(node(), 5);
-        let version = (Time { s: 1, ns: 2 }, 3);
+        let version = Version { mtime: Time { s: 1, ns: 2 }, ctime: Time { s: 1, ns: 3 }, size_bytes: 3 };
         assert!(!table.is_same(number, version));
         assert!(table.is_same(number, version));
-        assert!(!table.is_same(number, (version.0, 4)));
+        assert!(!table.is_same(number, Version { size_bytes: 4, ..version }));
+        assert!(!table.is_same(number, version));
+        assert!(!table.is_same(number, Version { ctime: version.mtime, ..version }), "the old time was set again");
         assert!(!table.is_same(99, version));
     }
 }

@@ -6,6 +6,7 @@ use crate::abi::op::Range;
 use crate::abi::reply::{self, OpenAs};
 use crate::handles::{Open, OpenFile};
 use crate::options::Caching;
+use crate::table::Version;
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_dfs::{Allocate, File, Obj, OpenOptions, errno as number};
 use std::sync::Arc;
@@ -27,7 +28,8 @@ impl Fs {
         if self.options.caching == Caching::Data {
             let stat = self.done(obj.stat())?;
             // The grain of times is 4 ms: of what was changed just now nobody knows whether it was changed again since.
-            if self.table.is_same(node, (stat.mtime, stat.size_bytes)) && !self.is_recent(&stat) {
+            let version = Version { mtime: stat.mtime, ctime: stat.ctime, size_bytes: stat.size_bytes };
+            if self.table.is_same(node, version) && !self.is_recent(&stat) {
                 as_what = OpenAs::Kept;
             }
         }
@@ -41,7 +43,7 @@ impl Fs {
     /// Whether a file was changed within the grain of times, as the mount's clock has it.
     fn is_recent(&self, stat: &dolmen_dfs::Stat) -> bool {
         const GRAIN_NS: u64 = 2_000_000_000;
-        self.now_ns().saturating_sub(stat.mtime.unix_ns()) < GRAIN_NS
+        self.now_ns().saturating_sub(stat.mtime.max(stat.ctime).unix_ns()) < GRAIN_NS
     }
 
     fn now_ns(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Contents of files in a mount.
 
-use super::{Mounted, shell};
+use super::{Mounted, shell, wait_until};
 use crate::common::bytes;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use std::fs::{self, OpenOptions};
@@ -80,6 +80,32 @@ fn who_opens_a_file_sees_what_another_mount_has_closed() {
     fs::remove_file(&other).unwrap();
     assert!(!mounted.path("f").exists());
     mounted.finish();
+}
+
+#[test]
+fn contents_that_are_remembered_are_dropped_if_another_mount_has_changed_them_and_set_the_time_back() {
+    let args = ["--cache", "data", "--cache-timeout", "0"];
+    let Some(mut mounted) = Mounted::served("set-back", &args) else { return };
+    mounted.mount("mnt2", &args);
+    fs::write(mounted.path("f"), b"stone").unwrap();
+    let other = mounted.place.path("mnt2").join("f");
+    let past = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000);
+    let set_back = |path: &std::path::Path| OpenOptions::new().write(true).open(path)?.set_modified(past);
+    set_back(&mounted.path("f")).unwrap();
+    // What changed just now is not remembered over an open; after a while it is.
+    wait_until("the change is old", || fs::metadata(&other).unwrap().ctime() + 3 < now_s());
+    for _ in 0..2 {
+        assert_eq!(fs::read(&other).unwrap(), b"stone");
+    }
+    fs::write(mounted.path("f"), b"STONE").unwrap();
+    set_back(&mounted.path("f")).unwrap();
+    assert_eq!(fs::read(&other).unwrap(), b"STONE");
+    mounted.finish();
+}
+
+fn now_s() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_secs()).unwrap()
 }
 
 #[test]
