@@ -2,6 +2,7 @@
 
 use super::{Mounted, shell, wait_until};
 use crate::common::bytes;
+use dolmen_env::{Clock, RealClock};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -104,8 +105,7 @@ fn contents_that_are_remembered_are_dropped_if_another_mount_has_changed_them_an
 }
 
 fn now_s() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    i64::try_from(since.as_secs()).unwrap()
+    i64::try_from(RealClock.now_ns() / 1_000_000_000).unwrap()
 }
 
 #[test]
