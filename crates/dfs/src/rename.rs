@@ -343,11 +343,20 @@ impl Mount {
         self.put_moved(at, slot, inode, extras)
     }
 
-    /// Writes a renamed entry, whose change time is now.
+    /// Writes a renamed entry; the change time of what it names is now.
     fn put_moved(&self, at: At<'_>, slot: &Slot, inode: &Inode, extras: &[Extra]) -> Result<()> {
         let now = self.now();
-        let moved = Inode { ctime: now, written_at: Epoch::from_unix_ns(now.unix_ns()), ..*inode };
-        self.put_whole_entry(at, slot, &moved, extras)
+        let changed =
+            |inode: &Inode| Inode { ctime: now, written_at: Epoch::from_unix_ns(now.unix_ns()), ..*inode };
+        if inode.linked {
+            match self.companion(at, inode.oid) {
+                Ok((shared, _)) => self.put_inode(at, &Self::companion_slot(inode.oid), &changed(&shared))?,
+                // The entry is moved whatever has become of what it leads to.
+                Err(error) if error.is_damage() || error == Error::NotFound => {}
+                Err(other) => return Err(other),
+            }
+        }
+        self.put_whole_entry(at, slot, &changed(inode), extras)
     }
 
     /// Refuses to move the directory `moved` into `dir` if that is it or lies below it. Each step up is read

@@ -108,6 +108,15 @@ pub enum LockHow {
     Wait,
 }
 
+/// What a write does besides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WriteHow {
+    /// It goes to the end: not so what comes from pages that were changed in memory, also if the file is open for appending.
+    pub appends: bool,
+    /// Who writes may not keep the rights that the file gives to who runs it.
+    pub strips_rights: bool,
+}
+
 /// A range of an open file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
@@ -192,12 +201,11 @@ pub enum Op<'a> {
         umask: u32,
     },
     Read(Range),
-    /// `at_offset` also in a file that is open for appending: pages that were changed in memory.
     Write {
         handle: u64,
         offset: u64,
         data: &'a [u8],
-        appends: bool,
+        how: WriteHow,
     },
     StatFs,
     /// `whole_owner` is whose lock on the whole file ends with the open file.

@@ -1,7 +1,7 @@
 //! Requests, from bytes.
 
 use super::op::code;
-pub use super::op::{LockHow, LockOp, NewAttrs, NewTime, Op, Range};
+pub use super::op::{LockHow, LockOp, NewAttrs, NewTime, Op, Range, WriteHow};
 use dolmen_dfs::lock::LockKind;
 
 /// Bytes before the part that each operation has of its own.
@@ -252,12 +252,14 @@ fn forgets<'a>(fields: &mut Fields<'_>) -> Part<Op<'a>> {
 
 fn write<'a>(fields: &mut Fields<'a>) -> Part<Op<'a>> {
     const FROM_CACHE: u32 = 1;
+    const KILL_SUIDGID: u32 = 4;
     const O_APPEND: u32 = 0o2000;
     let Range { handle, offset, len } = fields.range()?;
     let (write_flags, _owner, flags, _) = (fields.u32()?, fields.u64()?, fields.u32()?, fields.u32()?);
     let appends = flags & O_APPEND != 0 && write_flags & FROM_CACHE == 0;
+    let strips_rights = write_flags & KILL_SUIDGID != 0;
     let len = usize::try_from(len).map_err(|_too_long| Missing::Bytes)?;
-    Ok(Op::Write { handle, offset, data: fields.take(len)?, appends })
+    Ok(Op::Write { handle, offset, data: fields.take(len)?, how: WriteHow { appends, strips_rights } })
 }
 
 fn release<'a>(fields: &mut Fields<'_>) -> Part<Op<'a>> {
@@ -365,9 +367,10 @@ mod tests {
             own.extend_from_slice(b"xy");
             message(code::WRITE, &own)
         };
-        for (write_flags, flags, appends) in [(0, 0o2001, true), (1, 0o2001, false), (0, 1, false)] {
+        for (write_flags, flags, appends) in [(0, 0o2001, true), (1, 0o2001, false), (0, 1, false), (4, 1, false)] {
             let bytes = own(write_flags, flags);
-            let op = Op::Write { handle: 3, offset: 5, data: b"xy", appends };
+            let how = WriteHow { appends, strips_rights: write_flags == 4 };
+            let op = Op::Write { handle: 3, offset: 5, data: b"xy", how };
             assert_eq!(Request::parse(&bytes).unwrap().op, op);
         }
     }

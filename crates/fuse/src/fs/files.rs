@@ -2,13 +2,13 @@
 
 use super::{Done, Fs, Reply};
 use crate::abi::DATA_BYTES_MAX;
-use crate::abi::op::Range;
+use crate::abi::op::{Range, WriteHow};
 use crate::abi::reply::{self, OpenAs};
 use crate::handles::{Open, OpenFile};
 use crate::options::Caching;
 use crate::table::Version;
 use core::sync::atomic::{AtomicBool, Ordering};
-use dolmen_dfs::{Allocate, File, Obj, OpenOptions, errno as number};
+use dolmen_dfs::{Allocate, File, Obj, OpenOptions, SetAttrs, errno as number};
 use std::sync::Arc;
 
 const O_ACCMODE: u32 = 3;
@@ -76,15 +76,32 @@ impl Fs {
         handle: u64,
         offset: u64,
         data: &[u8],
-        appends: bool,
+        how: WriteHow,
         reply: &mut Reply,
     ) -> Done {
         let open = self.handles.file(handle)?;
         open.is_changed.store(true, Ordering::Relaxed);
-        self.done(if appends { open.file.append(data) } else { open.file.write_at(offset, data) })?;
+        if how.strips_rights {
+            self.strip_rights(&open.file)?;
+        }
+        self.done(if how.appends { open.file.append(data) } else { open.file.write_at(offset, data) })?;
         let len = u32::try_from(data.len()).map_err(|_too_long| number::EINVAL)?;
         reply.out.u32(len).u32(0);
         Ok(())
+    }
+
+    /// Takes set-user-id from a file, and set-group-id if it is a program of its group.
+    fn strip_rights(&self, file: &File) -> Done {
+        const SET_USER_ID: u32 = 0o4000;
+        const SET_GROUP_ID: u32 = 0o2000;
+        const GROUP_EXECUTES: u32 = 0o010;
+        let mode = file.mode() & 0o7777;
+        let of_group = if mode & GROUP_EXECUTES != 0 { SET_GROUP_ID } else { 0 };
+        let left = mode & !(SET_USER_ID | of_group);
+        if left == mode {
+            return Ok(());
+        }
+        self.done(file.unchecked().set_attrs(&SetAttrs { mode: Some(left), ..SetAttrs::KEEP }))
     }
 
     /// Records when the file was changed, so that whoever opens it now sees it.

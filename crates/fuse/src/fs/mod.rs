@@ -254,9 +254,7 @@ impl Fs {
             Op::Access => Ok(()),
             Op::Open { flags } => self.open(node, *flags, reply),
             Op::Read(range) => self.read(*range, reply),
-            Op::Write { handle, offset, data, appends } => {
-                self.write(*handle, *offset, data, *appends, reply)
-            }
+            Op::Write { handle, offset, data, how } => self.write(*handle, *offset, data, *how, reply),
             Op::Flush { handle, owner } => {
                 let ended = self.end_locks(*handle, LockFamily::Range, *owner);
                 self.record(*handle).and(ended)

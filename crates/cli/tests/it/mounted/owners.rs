@@ -138,6 +138,10 @@ fn a_group_is_given_by_who_is_in_it_and_a_program_that_changes_hands_loses_its_r
     assert_eq!(seen(), (USER, GROUP + 1, 0o755), "a program loses the rights of its owner and group");
     assert!(run("chmod 6755 f; echo y >> f"));
     assert_eq!(seen(), (USER, GROUP + 1, 0o755), "so does one that is written to");
+    assert!(run("chmod 6755 f; : > f"));
+    assert_eq!(seen(), (USER, GROUP + 1, 0o755), "and one that is cut");
+    assert!(run("chmod 6745 f; echo y >> f"));
+    assert_eq!(seen(), (USER, GROUP + 1, 0o2745), "the group does not run it: the bit means something else");
     assert!(run("chmod 6755 f"));
     chown(mounted.path("f"), Some(USER + 1), Some(GROUP)).unwrap();
     assert_eq!(seen(), (USER + 1, GROUP, 0o755), "also by the hand of root");

@@ -99,3 +99,19 @@ fn ordinary_files_are_untouched_by_the_extension() {
     put(&fs, "/f", b"data").close().unwrap();
     assert_eq!(world.object_count(), 3, "superblock, root, file");
 }
+
+#[test]
+fn a_name_that_is_moved_moves_the_change_time_of_all() {
+    let world = World::new(2);
+    for fs in [world.mount(), world.mount_shared()] {
+        put(&fs, "/f", b"stone").close().unwrap();
+        fs.link("/f", &fs, "/g").unwrap();
+        world.clock.advance(1_000_000_000);
+        fs.rename("/f", &fs, "/h", RenameMode::Replace).unwrap();
+        for name in ["/g", "/h"] {
+            assert_eq!(fs.stat(name).unwrap().ctime, world.now(), "{name}");
+        }
+        assert!(fs.check(false).unwrap().is_clean());
+        ["/g", "/h"].iter().for_each(|name| fs.unlink(name).unwrap());
+    }
+}
