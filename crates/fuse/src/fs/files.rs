@@ -4,6 +4,7 @@ use super::{Done, Fs, Reply};
 use crate::abi::DATA_BYTES_MAX;
 use crate::abi::op::{Range, WriteHow};
 use crate::abi::reply::{self, OpenAs};
+use crate::abi::request::Caller;
 use crate::handles::{Open, OpenFile};
 use crate::options::Caching;
 use crate::table::Version;
@@ -18,12 +19,16 @@ const O_DIRECT: u32 = 0o40000;
 const O_NOATIME: u32 = 0o1_000_000;
 
 impl Fs {
-    pub(super) fn open(&self, node: u64, flags: u32, reply: &mut Reply) -> Done {
+    pub(super) fn open(&self, node: u64, caller: Caller, flags: u32, reply: &mut Reply) -> Done {
         let obj = self.obj(node)?;
         let writes = flags & O_ACCMODE != 0;
         let truncate = flags & O_TRUNC != 0 && writes;
         let options = OpenOptions { truncate, ..if writes { OpenOptions::WRITE } else { OpenOptions::READ } };
         let file = self.done(obj.open(&options))?;
+        if truncate && caller.uid != 0 {
+            // As with a write, which the kernel tells by itself.
+            self.strip_rights(&file)?;
+        }
         let mut as_what = OpenAs::Fresh;
         if self.options.caching == Caching::Data {
             let stat = self.done(obj.stat())?;

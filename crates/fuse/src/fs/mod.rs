@@ -236,6 +236,7 @@ impl Fs {
                 self.tmpfile(&self.dir_of(node, caller, *umask)?, *flags, *mode, reply)
             }
             Op::ReadLink => self.readlink(node, reply),
+            Op::Open { flags } => self.open(node, caller, *flags, reply),
             other => self.serve_object(node, other, reply),
         }
     }
@@ -252,7 +253,6 @@ impl Fs {
             Op::StatFs => self.statfs(reply),
             // The kernel has checked it by what `getattr` told.
             Op::Access => Ok(()),
-            Op::Open { flags } => self.open(node, *flags, reply),
             Op::Read(range) => self.read(*range, reply),
             Op::Write { handle, offset, data, how } => self.write(*handle, *offset, data, *how, reply),
             Op::Flush { handle, owner } => {
