@@ -237,8 +237,7 @@ fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
 /// The files of a container, with all that the kernel asks about.
 fn mounted(view: &Container, args: &Mount, options: &MountOptions) -> Outcome<Dfs> {
     let tends = options.shared && !options.read_only;
-    let options =
-        MountOptions { atime: true, acls: true, exact_blocks: true, tends, ..options.clone() };
+    let options = MountOptions { atime: true, acls: true, exact_blocks: true, tends, ..options.clone() };
     Dfs::mount(view, &options).doing(|| format!("use container {} as a file system", args.cont.cont))
 }
 

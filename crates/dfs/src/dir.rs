@@ -634,7 +634,7 @@ impl Mount {
         } else {
             self.punch_entry(At::Latest, slot)?;
         }
-        removing.filter(|_| gone).into_iter().for_each(Removing::is_done);
+        removing.filter(|_| gone).into_iter().for_each(Removing::settle);
         drop((stripe, removal, alone));
         if inode.kind == FileKind::Symlink {
             self.paths.forget_all();
@@ -674,7 +674,7 @@ impl Mount {
             self.punch_entry(at, slot)?;
             Ok((inode, gone))
         })?;
-        removing.filter(|_| gone).into_iter().for_each(Removing::is_done);
+        removing.filter(|_| gone).into_iter().for_each(Removing::settle);
         drop((stripe, removal));
         if inode.kind != FileKind::File {
             self.paths.forget_all();

@@ -85,8 +85,7 @@
 //! taken back. Only a crash between the two, while the directory is removed, leaves an entry that nothing leads to. A file that another mount unlinks while it is open here is freed
 //! there: reads that then find nothing, and all changes, fail with `Stale`, and so they do when another mount
 //! has moved it; who opens the path again goes on. A mount that is also `relaxed` looks for that when it records the
-//! time of a write, which is once a second, not at each one: what it writes to a file that is gone lies there
-//! until a check frees it. Orphans are freed by whoever gets the lock of who made them.
+//! time of a write, which is once a second, not at each one: what it writes to a file that is gone lies there until a check frees it.
 //!
 //! # Hard links
 //! The DFS layout keeps a file's attributes in its only entry. When a file gets a second name, they move to

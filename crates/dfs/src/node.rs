@@ -169,7 +169,7 @@ impl Removing {
     }
 
     /// The last name is gone, and its record is in the list if it was open.
-    pub(crate) fn is_done(self) {
+    pub(crate) fn settle(self) {
         let node = &self.node;
         if node.kind == FileKind::Directory {
             node.set_removed();

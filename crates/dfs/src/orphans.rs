@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use dolmen_client::lock::{LockFamily, LockKind, LockRange, RENEW_NS, TERM_NS};
 use dolmen_client::{At, Page};
-use dolmen_types::{Anchor, Error as StoreError, Key, ObjectClass, ObjectType, Oid};
+use dolmen_types::{Anchor, Error as StoreError, Key, ObjectClass, ObjectType, Oid, Uuid};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -152,11 +152,11 @@ impl Holder {
         let Some(mount) = self.this.get().cloned() else { return };
         let mut state = self.keeper.state();
         state.is_new = true;
-        if state.process != Some(std::process::id()) {
+        if state.process != Some(dolmen_env::process_id()) {
             let keeper = Arc::clone(&self.keeper);
             let body = move || keep(&mount, &keeper, tends);
             // Without a thread it is said with each entry, and the others are lost to who takes this one for dead.
-            state.process = dolmen_env::spawn("orphans", body).ok().map(|_runs| std::process::id());
+            state.process = dolmen_env::spawn("orphans", body).ok().map(|_runs| dolmen_env::process_id());
         }
         drop(state);
         self.keeper.told.notify_all();
@@ -167,7 +167,7 @@ impl Holder {
         self.keeper.state().is_ended = true;
         self.keeper.told.notify_all();
         if let Own::Held(held) = core::mem::take(&mut *self.own())
-            && held.process == std::process::id()
+            && held.process == dolmen_env::process_id()
         {
             // Ignored: then its lock ends with the time that locks have.
             let _ends_later = held.locks.leave();
@@ -246,8 +246,10 @@ fn kept(told: Result<Locked>) -> Result<Kept> {
     }
 }
 
-fn random() -> Option<u128> {
-    dolmen_env::Rng::from_entropy().ok().map(|mut rng| rng.next_u128())
+/// A name for a holder of locks, and a number; `None` if the system has nothing random.
+fn random() -> Option<(Uuid, u64)> {
+    let name = dolmen_env::Rng::from_entropy().ok()?.next_u128();
+    Some((dolmen_types::uuid_of_random(name), dolmen_env::entropy_u64().ok()?))
 }
 
 /// The lock of a number.
@@ -273,7 +275,7 @@ impl Mount {
         let mut own = self.holder.own();
         let now_ns = self.monotonic_ns();
         if let Own::Held(held) = &mut *own {
-            if held.process != std::process::id() {
+            if held.process != dolmen_env::process_id() {
                 *own = Own::None;
             } else if now_ns.saturating_sub(held.heard_ns) > HEARD_NS_MAX {
                 match held.locks.renew()? {
@@ -299,12 +301,11 @@ impl Mount {
     }
 
     fn take_number(&self, now_ns: u64) -> Result<Own> {
-        let (Some(name), Some(drawn)) = (random(), random()) else { return Ok(Own::None) };
-        let locks = Locks::of(self.container.clone(), dolmen_types::uuid_of_random(name));
-        let number = u64::try_from(drawn >> 64).unwrap_or_default();
+        let Some((name, number)) = random() else { return Ok(Own::None) };
+        let locks = Locks::of(self.container.clone(), name);
         match kept(locks.claim(self.list_owner(), lock_of(number)))? {
             Kept::Told(Locked::Done) => {
-                let process = std::process::id();
+                let process = dolmen_env::process_id();
                 Ok(Own::Held(Held { number, locks, heard_ns: now_ns, asked_ns: now_ns, process }))
             }
             // Of 2^64 somebody has drawn the same.
@@ -476,12 +477,11 @@ impl Judge<'_> {
 
     fn asks(&mut self, number: u64) -> Result<Kept> {
         if self.locks.is_none() {
-            let Some(name) = random() else { return Ok(Kept::TooMany) };
-            let name = dolmen_types::uuid_of_random(name);
+            let Some((name, _)) = random() else { return Ok(Kept::TooMany) };
             self.locks = Some(Locks::of(self.mount.container.clone(), name));
         }
         let Some(locks) = &self.locks else { return Ok(Kept::TooMany) };
-        kept(locks.set(self.mount.list_owner(), std::process::id(), lock_of(number)))
+        kept(locks.set(self.mount.list_owner(), dolmen_env::process_id(), lock_of(number)))
     }
 }
 

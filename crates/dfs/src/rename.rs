@@ -148,7 +148,7 @@ impl Dir {
             {
                 mount.moved(node, victim, from);
             } else {
-                removing.filter(|_| gone).into_iter().for_each(Removing::is_done);
+                removing.filter(|_| gone).into_iter().for_each(Removing::settle);
             }
         }
         drop((stripes, gates, removal, tree, alone));

@@ -16,9 +16,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use dolmen_client::{At, FetchIod, NewValue, Object, Page, Payload, Tx, UpdateIod, Want, Way};
 use dolmen_types::limits::IODS_MAX;
-use dolmen_types::{
-    Anchor, Cond, Epoch, Error as StoreError, IoBuf, Key, ObjectClass, Oid, Recx,
-};
+use dolmen_types::{Anchor, Cond, Epoch, Error as StoreError, IoBuf, Key, ObjectClass, Oid, Recx};
 use smallvec::{SmallVec, smallvec};
 
 thread_local! {

@@ -66,7 +66,7 @@ pub use mark::{put_mark, remove_mark};
 pub use process::{
     NO_HOME, Process, Started, create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed,
     is_ending, is_machine_system, keep_descriptors_to_itself, machine_socket, mark_machine_system,
-    raise_descriptor_limit,
+    process_id, raise_descriptor_limit,
 };
 pub use real::{RealDisk, RealOptions};
 pub use record::{certs_directory, create_own_dir, is_own_link, named_system, read_record, write_record};

@@ -42,6 +42,12 @@ impl Started {
     }
 }
 
+/// The number of this process.
+#[must_use]
+pub fn process_id() -> u32 {
+    std::process::id()
+}
+
 /// Whether the process `pid` has ended, or is about to: it has been killed, or gives back what it held. What it had open is free
 /// some milliseconds later, or more if it had much memory.
 #[must_use]

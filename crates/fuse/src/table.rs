@@ -173,7 +173,10 @@ mod tests {
         assert!(table.is_same(number, version));
         assert!(!table.is_same(number, Version { size_bytes: 4, ..version }));
         assert!(!table.is_same(number, version));
-        assert!(!table.is_same(number, Version { ctime: version.mtime, ..version }), "the old time was set again");
+        assert!(
+            !table.is_same(number, Version { ctime: version.mtime, ..version }),
+            "the old time was set again"
+        );
         assert!(!table.is_same(99, version));
     }
 }

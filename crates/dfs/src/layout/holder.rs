@@ -2,16 +2,16 @@
 //!
 //! Where there is none, nobody can tell whether who made the entry lives.
 
-/// Length of the record.
+/// Bytes of a holder's number.
 pub const BYTES: usize = 8;
 
-/// The record.
+/// The number as it is stored.
 #[must_use]
 pub fn to_bytes(number: u64) -> [u8; BYTES] {
     number.to_le_bytes()
 }
 
-/// Reads a record; `None` for another length.
+/// The number that is stored; `None` for another length.
 #[must_use]
 pub fn from_bytes(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_le_bytes)

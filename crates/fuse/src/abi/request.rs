@@ -367,7 +367,9 @@ mod tests {
             own.extend_from_slice(b"xy");
             message(code::WRITE, &own)
         };
-        for (write_flags, flags, appends) in [(0, 0o2001, true), (1, 0o2001, false), (0, 1, false), (4, 1, false)] {
+        for (write_flags, flags, appends) in
+            [(0, 0o2001, true), (1, 0o2001, false), (0, 1, false), (4, 1, false)]
+        {
             let bytes = own(write_flags, flags);
             let how = WriteHow { appends, strips_rights: write_flags == 4 };
             let op = Op::Write { handle: 3, offset: 5, data: b"xy", how };

@@ -176,7 +176,10 @@ fn sockets_are_bound_and_devices_have_their_numbers() {
     assert_eq!(UnixStream::connect(&address).unwrap_err().kind(), ErrorKind::NotFound);
     drop((called, listener, dir));
     // A pipe is open where nobody tells the mount.
-    let said = shell(&mounted, "mkfifo p; exec 3<>p; rm p; echo stone >&3; read line <&3; stat -L -c %h /dev/fd/3; echo $line");
+    let said = shell(
+        &mounted,
+        "mkfifo p; exec 3<>p; rm p; echo stone >&3; read line <&3; stat -L -c %h /dev/fd/3; echo $line",
+    );
     assert_eq!(said, "0\nstone\n");
     if rustix::process::geteuid().is_root() {
         shell(&mounted, "mknod zero c 1 5; mknod disk b 7 300");

@@ -94,7 +94,11 @@ fn a_command_between_two_daemons_spares_what_a_mount_that_waits_has_open() {
     mounted.daemon = Some(Daemon::start_in(&mounted.place, "sys", &[]));
     assert_eq!(keeper.reads(), "100000");
     mounted.mount("mnt2", &[]);
-    assert_eq!((unnamed(&mounted), keeper.reads().as_str()), (1, "100000"), "nor does the next mount take it");
+    assert_eq!(
+        (unnamed(&mounted), keeper.reads().as_str()),
+        (1, "100000"),
+        "nor does the next mount take it"
+    );
     keeper.running.kill();
     wait_until("it is freed at its last close", || unnamed(&mounted) == 0);
     mounted.finish();

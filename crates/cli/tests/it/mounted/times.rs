@@ -61,7 +61,8 @@ fn whatever_changes_a_file_or_its_attributes_moves_its_change_time() {
     let Some(mounted) = Mounted::served("changes", &[]) else { return };
     fs::write(mounted.path("f"), b"stone").unwrap();
     let mut before = changed(&mounted.path("f"));
-    for change in ["chmod 600 f", "touch -d @5 f", "ln f g", "rm g", "mv f h; mv h f", "chown \"$(id -u)\" f"] {
+    for change in ["chmod 600 f", "touch -d @5 f", "ln f g", "rm g", "mv f h; mv h f", "chown \"$(id -u)\" f"]
+    {
         shell(&mounted, change);
         let after = changed(&mounted.path("f"));
         assert!(after > before, "{change}: {before:?}, {after:?}");
