@@ -152,6 +152,22 @@ pub(crate) fn amount(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).map_or(usual, |text| text.parse().expect("a soak run sets a number"))
 }
 
+/// The same command, which hears signals that whoever runs the tests may ignore, as nohup does.
+pub(crate) fn hearing(command: &Command) -> Command {
+    let mut heard = Command::new("env");
+    heard.arg("--default-signal=INT,TERM,HUP").arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => heard.env(name, value),
+            None => heard.env_remove(name),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        heard.current_dir(dir);
+    }
+    heard
+}
+
 /// Bytes that differ from place to place and from file to file.
 pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

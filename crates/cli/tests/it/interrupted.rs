@@ -1,6 +1,6 @@
 //! SIGINT, SIGTERM and SIGHUP: a command that is interrupted says so, as text or as JSON, and leaves a whole pool behind.
 
-use crate::common::{Place, Ran, bytes};
+use crate::common::{Place, Ran, bytes, hearing};
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -14,8 +14,8 @@ const SIGNALS: [(Signal, i32, &str); 3] =
 /// Files of a tree that takes seconds to be copied by one thread.
 const FILES: usize = 4000;
 
-fn start(mut command: Command) -> Child {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+fn start(command: Command) -> Child {
+    hearing(&command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// Sends a signal, and waits for the end.

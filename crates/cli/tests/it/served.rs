@@ -1,6 +1,6 @@
 //! Commands beside a daemon: they go through it, and say so when they cannot.
 
-use crate::common::Place;
+use crate::common::{Place, hearing};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
@@ -27,7 +27,7 @@ impl Daemon {
     pub(crate) fn start_with(place: &Place, dir: &str, args: &[&str], envs: &[(&str, &Path)]) -> Self {
         let mut command = place.command(&[&["serve", dir], args].concat());
         command.envs(envs.iter().copied());
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = hearing(&command).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("serving at unix:"), "{line}");
