@@ -6,6 +6,7 @@
 //! test starts has the files of this process for a moment and closes them, which would wait for that daemon.
 
 mod bad_input;
+mod caching;
 mod files;
 mod listing;
 mod locks;
