@@ -72,7 +72,7 @@ pub use real::{RealDisk, RealOptions};
 pub use record::{certs_directory, create_own_dir, is_own_link, named_system, read_record, write_record};
 pub use region::{Region, copy_crc};
 pub use rng::{Rng, Secrets, entropy_u64};
-pub use root::{DirLock, HeldDir, RealRoot, entries, read_small, subdirectories};
+pub use root::{DirLock, HeldDir, RealRoot, entries, read_small, subdirectories, unfinished_name};
 pub use shared::{SharedMemory, WORD_BYTES};
 pub use socket::{
     Address, Bell, Listener, Moved, Peer, Ready, Socket, Waiter, link_socket, notify_ready, open_socket_to,

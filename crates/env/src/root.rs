@@ -394,9 +394,15 @@ impl RealRoot {
 const OWN_DIRECTORY: u32 = 0o700;
 const OWN_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
+/// What a small file is called until it takes its place; one that was cut short leaves it.
+#[must_use]
+pub fn unfinished_name(name: &str) -> String {
+    format!(".{name}.new")
+}
+
 /// Writes a file and puts it in the place of what has its name in `dir`, which is not flushed here. What fails leaves the old one.
 pub(crate) fn replaced(dir: &OwnedFd, name: &str, bytes: &[u8]) -> std::io::Result<File> {
-    let fresh = format!(".{name}.new");
+    let fresh = unfinished_name(name);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let write = || {
         let mut file = File::from(openat(dir, &*fresh, flags, OWN_FILE)?);

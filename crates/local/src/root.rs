@@ -11,7 +11,7 @@ use dolmen_cluster::{Absent, Hlc, Part, Pool, PoolIdentity, Service, Targets};
 use dolmen_codec::Transport;
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
-use dolmen_env::{Clock, Disk, Media, RealClock, RealDisk, RealOptions, RealRoot, Secrets};
+use dolmen_env::{Clock, Disk, Media, RealClock, RealDisk, RealOptions, RealRoot, Secrets, unfinished_name};
 use dolmen_types::{Label, PoolMap, TargetInfo, TargetNo, TargetState, Uuid, uuid_of_random};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -708,8 +708,8 @@ fn refuse_copy(bulk: &RealRoot, place: Option<&Path>, root: &RealRoot, uuid: Uui
     Err(Error::OtherPlace { dir, bulk, place: place.to_owned() })
 }
 
-/// Whether a directory holds targets and nothing else that is visible.
+/// Whether a directory holds targets and nothing else but a record that was cut short.
 fn is_remains(root: &RealRoot) -> Result<bool> {
-    let names = root.entries()?;
-    Ok(!names.is_empty() && names.iter().all(|name| target_number(name).is_some()))
+    let (names, record) = (root.entries()?, unfinished_name(RECORD_NAME));
+    Ok(!names.is_empty() && names.iter().all(|name| target_number(name).is_some() || *name == record))
 }

@@ -4,8 +4,8 @@ use crate::common::{TempDir, ask, make_cont, open_cont, put, read, small, write}
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::{Ask, Request, Transport};
 use dolmen_local::{
-    Error, OpenOptions, PoolOptions, RecordFault, Upkeep, create, destroy, destroy_rest, list, list_damaged,
-    named, open,
+    Error, OpenOptions, PoolOptions, RecordFault, Upkeep, create, destroy, destroy_remains, destroy_rest,
+    list, list_damaged, named, open,
 };
 use dolmen_types::{Head, Label};
 use std::path::Path;
@@ -123,6 +123,23 @@ fn bulk_data_may_live_elsewhere() {
     std::fs::copy(temp.join("bulk2").join("bulk"), bulk.join("bulk")).unwrap();
     let refused = open(&dir, &OpenOptions::default()).unwrap_err();
     assert!(matches!(refused, Error::Record { fault: RecordFault::Foreign, .. }), "{refused}");
+}
+
+#[test]
+fn what_a_making_that_was_cut_short_has_left_is_in_nobodys_way() {
+    let temp = TempDir::new("cut-short");
+    let dir = temp.join("tank");
+    create(&dir, &small(2)).unwrap();
+    // Killed while the record, which comes last, was written.
+    std::fs::rename(dir.join("pool"), dir.join(".pool.new")).unwrap();
+    assert!(matches!(create(&dir, &small(2)), Err(Error::Device(dolmen_env::Error::Exists { .. }))));
+    destroy_remains(&dir).unwrap();
+    create(&dir, &small(2)).unwrap();
+    // What is not of a pool stays.
+    std::fs::remove_file(dir.join("pool")).unwrap();
+    std::fs::write(dir.join(".other.new"), b"kept").unwrap();
+    destroy_remains(&dir).unwrap();
+    assert!(dir.join(".other.new").exists() && dir.join("t0").exists());
 }
 
 #[test]
