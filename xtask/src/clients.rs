@@ -348,13 +348,20 @@ fn root(setup: &Setup, way: Way) -> PathBuf {
 /// processes than processors, as there are: whoever has done his part of a phase would keep the others from theirs.
 const PATIENT_RANKS: (&str, &str) = ("OMPI_MCA_mpi_yield_when_idle", "1");
 
-fn client_command(setup: &Setup, program: &Path, way: Way, ranks: usize) -> Command {
+/// Ranks run where there is room: bound to a processor each, as Open MPI has two by default, one of them shares its own with
+/// the daemon while the other waits for both.
+const FREE_RANKS: [&str; 2] = ["--bind-to", "none"];
+
+/// What is to be run follows.
+fn mpirun(ranks: usize) -> Command {
     let mut command = Command::new("mpirun");
+    command.env(PATIENT_RANKS.0, PATIENT_RANKS.1).args(FREE_RANKS).args(["-n", &ranks.to_string()]);
     command
-        .env(PATIENT_RANKS.0, PATIENT_RANKS.1)
-        .args(FREE_RANKS)
-        .args(["-n", &ranks.to_string()])
-        .arg(program);
+}
+
+fn client_command(setup: &Setup, program: &Path, way: Way, ranks: usize) -> Command {
+    let mut command = mpirun(ranks);
+    command.arg(program);
     match way.system(setup) {
         None => command.args(["-a", "POSIX"]),
         Some(system) => {
@@ -364,10 +371,6 @@ fn client_command(setup: &Setup, program: &Path, way: Way, ranks: usize) -> Comm
     };
     command
 }
-
-/// Ranks run where there is room: bound to a processor each, as Open MPI has two by default, one of them shares its own with
-/// the daemon while the other waits for both.
-const FREE_RANKS: [&str; 2] = ["--bind-to", "none"];
 
 /// How long everybody rests before a run: daemons free and make ready at rest what was removed before, and what the kernel
 /// does for a process that has ended is done.

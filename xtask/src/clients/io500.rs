@@ -3,10 +3,10 @@
 //! IO500 has no search of its own over DFS: a program is given that takes the words of its external script, finds pool and
 //! container in `FIND_POOL` and `FIND_CONT`, and says `MATCHED n/m` at the end.
 
-use super::{CONT, FREE_RANKS, PATIENT_RANKS, Setup, Way, serve};
+use super::{CONT, Setup, Way, mpirun, serve};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Child;
 
 /// Writing ends after so long. A score that is to be compared with others takes 300.
 const STONEWALL_SECONDS_DEFAULT: u32 = 5;
@@ -104,13 +104,8 @@ fn on_ground(setup: &Setup, io500: &Io500, ground: Ground, ranks: usize) -> Resu
 fn client(setup: &Setup, io500: &Io500, way: Option<Way>, data: &Path, ranks: usize) -> Result<Told> {
     let settings = setup.dir.join("io500.ini");
     std::fs::write(&settings, ini(setup, io500, way.is_some(), data))?;
-    let mut command = Command::new("mpirun");
-    command
-        .env(PATIENT_RANKS.0, PATIENT_RANKS.1)
-        .args(FREE_RANKS)
-        .args(["-n", &ranks.to_string()])
-        .arg(&io500.program)
-        .arg(&settings);
+    let mut command = mpirun(ranks);
+    command.arg(&io500.program).arg(&settings);
     if let Some(system) = way.and_then(|way| way.system(setup)) {
         command.env("DOLMEN_SYSTEM", system).env("FIND_POOL", "tank").env("FIND_CONT", CONT);
     }

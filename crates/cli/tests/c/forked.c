@@ -2,44 +2,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
-#include "harness.h"
+#include "kv.h"
 
 #define THREADS 3
 #define CHILDREN 24
 /* Of so many children one starts another program. */
 #define PROGRAM_EVERY 4
 
-/* After so many seconds a process that hangs is ended by the system. */
-#define SECONDS_MAX 100
-
-static daos_handle_t kv;
 static atomic_bool   over;
 static atomic_long   written;
-
-static void
-put(const char *key, const char *value)
-{
-	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, key, strlen(value), value, NULL));
-}
-
-static void
-expect(const char *key, const char *value)
-{
-	char        found[64];
-	daos_size_t size = sizeof(found);
-
-	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, key, &size, found, NULL));
-	CHECK(size == strlen(value) && memcmp(found, value, size) == 0);
-}
-
-static void
-open_kv(void)
-{
-	daos_obj_id_t oid = {.lo = 9};
-
-	OK(daos_obj_generate_oid(coh, &oid, DAOS_OT_KV_HASHED, OC_SX, 0, 0));
-	OK(daos_kv_open(coh, oid, DAOS_OO_RW, &kv, NULL));
-}
 
 /* Writes, and opens and closes, so that every table is in use when the process forks. */
 static void *
@@ -66,10 +37,7 @@ started(const char *number)
 {
 	char key[32];
 
-	OK(daos_init());
-	OK(daos_pool_connect("pool", NULL, DAOS_PC_RW, &poh, NULL, NULL));
-	OK(daos_cont_open(poh, "cont", DAOS_COO_RW, &coh, NULL, NULL));
-	open_kv();
+	open_again();
 	expect("parent", "here");
 	snprintf(key, sizeof(key), "child%s", number);
 	put(key, number);
@@ -94,10 +62,7 @@ be_child(char **argv, int number)
 		OK(daos_reinit());
 	} else {
 		/* As one that knows nothing of its parent. */
-		OK(daos_init());
-		OK(daos_pool_connect("pool", NULL, DAOS_PC_RW, &poh, NULL, NULL));
-		OK(daos_cont_open(poh, "cont", DAOS_COO_RW, &coh, NULL, NULL));
-		open_kv();
+		open_again();
 	}
 	expect("parent", "here");
 	snprintf(key, sizeof(key), "child%d", number);

@@ -43,6 +43,14 @@ fn assert_kept(link: &Link, cont: &str) {
     assert_eq!(destroy_pool(link).err(), Some(Error::Busy));
 }
 
+/// A client that has a container alone, by the word 7.
+fn alone(daemon: &ChildDaemon, way: Way) -> (Bystander, Container) {
+    let own = Bystander::first(daemon.link(way));
+    own.pool.create_container(Some(Label::new("alone").unwrap()), Props::default()).unwrap();
+    let alone = own.pool.open_container_for(&name("alone"), OpenFor::Alone(7)).unwrap();
+    (own, alone)
+}
+
 #[test]
 fn what_an_idle_client_has_open_is_taken_by_nobody_over_the_end_of_the_daemon() {
     for (way, end) in WAYS.into_iter().flat_map(|way| ENDS.map(|end| (way, end))) {
@@ -118,9 +126,7 @@ fn who_had_a_container_alone_and_gives_it_up_before_he_asks_the_next_daemon_lets
     for (way, end) in WAYS.into_iter().flat_map(|way| ENDS.map(|end| (way, end))) {
         let dir = Scratch::new();
         let daemon = ChildDaemon::start(dir.path());
-        let own = Bystander::first(daemon.link(way));
-        own.pool.create_container(Some(Label::new("alone").unwrap()), Props::default()).unwrap();
-        let alone = own.pool.open_container_for(&name("alone"), OpenFor::Alone(7)).unwrap();
+        let (_own, alone) = alone(&daemon, way);
         end(&daemon);
         daemon.start_again();
         let stranger = pool(&daemon.link(WAYS[0]), POOL);
@@ -166,9 +172,7 @@ fn a_container_that_an_idle_client_has_alone_is_his_alone_over_the_end_of_the_da
     for (way, end) in WAYS.into_iter().flat_map(|way| ENDS.map(|end| (way, end))) {
         let dir = Scratch::new();
         let daemon = ChildDaemon::start(dir.path());
-        let own = Bystander::first(daemon.link(way));
-        own.pool.create_container(Some(Label::new("alone").unwrap()), Props::default()).unwrap();
-        let alone = own.pool.open_container_for(&name("alone"), OpenFor::Alone(7)).unwrap();
+        let (_own, alone) = alone(&daemon, way);
         end(&daemon);
         daemon.start_again();
         let (link, other) = (daemon.link(WAYS[0]), daemon.link(WAYS[1]));

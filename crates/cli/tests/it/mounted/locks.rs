@@ -1,13 +1,11 @@
 //! Locks of processes on files, as `fcntl` and `flock` have them, also across mounts.
 
-use super::{MOMENT, Mounted, Running, shell, wait_until};
+use super::script::Script;
+use super::{Mounted, shell, wait_until};
 use crate::served::Daemon;
 use nix::sys::signal::Signal;
 use std::fs;
-use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
-use std::process::{ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, sync_channel};
 
 /// Opens the file that it is given, and does what each line says: an operation, a kind, first byte and count.
 const PROGRAM: &str = r#"
@@ -33,45 +31,8 @@ for line in sys.stdin:
 const HELD: &str = "Resource temporarily unavailable";
 
 /// A process that locks one file.
-struct Locker {
-    running: Running,
-    asks: ChildStdin,
-    says: Receiver<String>,
-}
-
-impl Locker {
-    fn on(file: &Path) -> Self {
-        let mut python = Command::new("python3");
-        python.args(["-c", PROGRAM]).arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut running = Running(python.spawn().unwrap());
-        let (asks, said) = (running.0.stdin.take().unwrap(), running.0.stdout.take().unwrap());
-        let (tell, says) = sync_channel(64);
-        // It ends with the process, which does not outlive the test.
-        drop(dolmen_env::spawn("says", move || {
-            BufReader::new(said).lines().map_while(Result::ok).for_each(|line| drop(tell.send(line)));
-        }));
-        let locker = Self { running, asks, says };
-        assert_eq!(locker.said(), "there");
-        locker
-    }
-
-    fn said(&self) -> String {
-        self.says.recv_timeout(MOMENT).unwrap()
-    }
-
-    /// Begins what may have to wait.
-    fn ask(&mut self, line: &str) {
-        writeln!(self.asks, "{line}").unwrap();
-    }
-
-    fn does(&mut self, line: &str) -> String {
-        self.ask(line);
-        self.said()
-    }
-
-    fn has_said_nothing(&self) -> bool {
-        self.says.try_recv().is_err()
-    }
+fn locker_on(file: &Path) -> Script {
+    Script::on(file, PROGRAM)
 }
 
 fn two_mounts(name: &str, args: &[&str]) -> Option<Mounted> {
@@ -82,8 +43,8 @@ fn two_mounts(name: &str, args: &[&str]) -> Option<Mounted> {
 }
 
 impl Mounted {
-    fn lockers(&self) -> [Locker; 2] {
-        [self.path("f"), self.place.path("mnt2").join("f")].map(|file| Locker::on(&file))
+    fn lockers(&self) -> [Script; 2] {
+        [self.path("f"), self.place.path("mnt2").join("f")].map(|file| locker_on(&file))
     }
 }
 
@@ -110,7 +71,7 @@ fn locks_are_seen_through_every_mount_and_end_with_their_process() {
     one.running.kill();
     wait_until("the lock of the killed process is free", || two.does("whole w 0 0") == "done");
     two.running.kill();
-    let mut three = Locker::on(&mounted.path("f"));
+    let mut three = locker_on(&mounted.path("f"));
     wait_until("ranges of the killed process are free", || three.does("set w 0 100") == "done");
     drop(three);
     mounted.finish();
@@ -122,17 +83,17 @@ fn who_waits_for_a_lock_gets_it_or_is_killed_and_holds_up_nobody() {
     let [mut one, mut two] = mounted.lockers();
     assert_eq!(one.does("set w 0 10"), "done");
     // More than there are threads.
-    let mut waiting: Vec<Locker> = (0..6).map(|_| Locker::on(&mounted.path("f"))).collect();
-    waiting.push(Locker::on(&mounted.place.path("mnt2").join("f")));
+    let mut waiting: Vec<Script> = (0..6).map(|_| locker_on(&mounted.path("f"))).collect();
+    waiting.push(locker_on(&mounted.place.path("mnt2").join("f")));
     waiting.iter_mut().for_each(|locker| locker.ask("wait w 0 10"));
     two.ask("wait w 0 10");
     assert_eq!(shell(&mounted, "cat f; echo -n more >> f; cat f"), "stonestonemore");
-    assert!(waiting.iter().chain([&two]).all(Locker::has_said_nothing));
+    assert!(waiting.iter().chain([&two]).all(Script::has_said_nothing));
     waiting[0].running.kill();
     waiting[6].running.kill();
     assert_eq!(one.does("set - 0 10"), "done");
     // One after the other gets it: each ends when it has it.
-    let mut left: Vec<Locker> = waiting.into_iter().skip(1).take(5).chain([two]).collect();
+    let mut left: Vec<Script> = waiting.into_iter().skip(1).take(5).chain([two]).collect();
     while !left.is_empty() {
         let mut next = None;
         wait_until("somebody gets the lock", || {
@@ -143,7 +104,7 @@ fn who_waits_for_a_lock_gets_it_or_is_killed_and_holds_up_nobody() {
             next.is_some()
         });
         let mut next = left.remove(next.unwrap());
-        assert!(left.iter().all(Locker::has_said_nothing), "only one has it");
+        assert!(left.iter().all(Script::has_said_nothing), "only one has it");
         next.running.kill();
     }
     drop(one);
@@ -186,7 +147,7 @@ fn locks_of_a_mount_that_was_killed_are_free_after_a_while() {
 fn the_kernel_keeps_locks_of_a_mount_that_is_alone() {
     let Some(mounted) = Mounted::alone("locks-alone", &[]) else { return };
     fs::write(mounted.path("f"), b"stone").unwrap();
-    let [mut one, mut two] = [0, 1].map(|_| Locker::on(&mounted.path("f")));
+    let [mut one, mut two] = [0, 1].map(|_| locker_on(&mounted.path("f")));
     assert_eq!(one.does("set w 0 10"), "done");
     assert_eq!(two.does("set r 5 1"), HELD);
     assert_eq!(two.does("whole w 0 0"), "done");

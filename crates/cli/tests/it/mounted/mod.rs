@@ -15,6 +15,7 @@ mod orphans;
 mod outages;
 mod owners;
 mod random;
+mod script;
 mod snapshots;
 mod suites;
 mod times;

@@ -1,12 +1,10 @@
 //! Files without a name that are open in mounts which live and which die.
 
-use super::{MOMENT, Mounted, Running, unmounted, wait_until};
+use super::script::Script;
+use super::{Mounted, unmounted, wait_until};
 use crate::served::Daemon;
 use nix::sys::signal::Signal;
-use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
-use std::process::{ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, sync_channel};
 
 /// Makes the file that it is given, removes its name, and says for each line how much it reads of it.
 const PROGRAM: &str = r#"
@@ -23,32 +21,8 @@ for line in sys.stdin:
 "#;
 
 /// A process that has a file open that has no name.
-struct Keeper {
-    running: Running,
-    asks: ChildStdin,
-    says: Receiver<String>,
-}
-
-impl Keeper {
-    fn of(file: &Path) -> Self {
-        let mut python = Command::new("python3");
-        python.args(["-c", PROGRAM]).arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut running = Running(python.spawn().unwrap());
-        let (asks, said) = (running.0.stdin.take().unwrap(), running.0.stdout.take().unwrap());
-        let (tell, says) = sync_channel(64);
-        // It ends with the process, which does not outlive the test.
-        drop(dolmen_env::spawn("says", move || {
-            BufReader::new(said).lines().map_while(Result::ok).for_each(|line| drop(tell.send(line)));
-        }));
-        let keeper = Self { running, asks, says };
-        assert_eq!(keeper.says.recv_timeout(MOMENT).unwrap(), "there");
-        keeper
-    }
-
-    fn reads(&mut self) -> String {
-        writeln!(self.asks, "read").unwrap();
-        self.says.recv_timeout(MOMENT).unwrap()
-    }
+fn keeper_of(file: &Path) -> Script {
+    Script::on(file, PROGRAM)
 }
 
 /// Files of the container that are open without a name, as a check through the daemon counts them.
@@ -65,18 +39,18 @@ fn unnamed(mounted: &Mounted) -> u64 {
 fn what_a_killed_mount_had_open_is_freed_by_the_next_and_what_a_living_one_has_is_not() {
     let Some(mut mounted) = Mounted::served("orphans", &[]) else { return };
     mounted.mount("mnt2", &[]);
-    let mut of_dead = Keeper::of(&mounted.path("a"));
-    let mut of_living = Keeper::of(&mounted.place.path("mnt2").join("b"));
+    let mut of_dead = keeper_of(&mounted.path("a"));
+    let mut of_living = keeper_of(&mounted.place.path("mnt2").join("b"));
     assert_eq!(unnamed(&mounted), 2);
     mounted.first().signal(Signal::SIGKILL);
     mounted.first().ends();
-    assert_eq!(of_dead.reads(), "Transport endpoint is not connected");
+    assert_eq!(of_dead.does("read"), "Transport endpoint is not connected");
     of_dead.running.kill();
     unmounted(&mounted.place, "mnt");
     drop(mounted.mounts.remove(0));
     mounted.mount("mnt", &[]);
     wait_until("what the dead had open is freed", || unnamed(&mounted) == 1);
-    assert_eq!(of_living.reads(), "100000");
+    assert_eq!(of_living.does("read"), "100000");
     of_living.running.kill();
     wait_until("what the living had open is freed at its last close", || unnamed(&mounted) == 0);
     mounted.finish();
@@ -85,17 +59,17 @@ fn what_a_killed_mount_had_open_is_freed_by_the_next_and_what_a_living_one_has_i
 #[test]
 fn a_command_between_two_daemons_spares_what_a_mount_that_waits_has_open() {
     let Some(mut mounted) = Mounted::served("orphans-spared", &["--deadline", "120"]) else { return };
-    let mut keeper = Keeper::of(&mounted.path("a"));
+    let mut keeper = keeper_of(&mounted.path("a"));
     mounted.daemon.take().unwrap().end();
     let said = mounted.place.ok(&["check", "sys/p", "--repair"]);
     assert!(said.contains("clean"), "{said}");
     std::fs::write(mounted.place.path("menhir"), b"stone").unwrap();
     mounted.place.ok(&["fs", "put", "sys/p", "c", "menhir", "/menhir"]);
     mounted.daemon = Some(Daemon::start_in(&mounted.place, "sys", &[]));
-    assert_eq!(keeper.reads(), "100000");
+    assert_eq!(keeper.does("read"), "100000");
     mounted.mount("mnt2", &[]);
     assert_eq!(
-        (unnamed(&mounted), keeper.reads().as_str()),
+        (unnamed(&mounted), keeper.does("read").as_str()),
         (1, "100000"),
         "nor does the next mount take it"
     );
@@ -107,12 +81,12 @@ fn a_command_between_two_daemons_spares_what_a_mount_that_waits_has_open() {
 #[test]
 fn a_daemon_that_is_killed_costs_no_file_that_is_open() {
     let Some(mut mounted) = Mounted::served("orphans-daemon", &["--deadline", "120"]) else { return };
-    let mut keeper = Keeper::of(&mounted.path("a"));
+    let mut keeper = keeper_of(&mounted.path("a"));
     for _ in 0..2 {
         drop(mounted.daemon.take());
         mounted.daemon = Some(Daemon::start_in(&mounted.place, "sys", &[]));
         mounted.mount("mnt2", &[]);
-        assert_eq!((unnamed(&mounted), keeper.reads().as_str()), (1, "100000"));
+        assert_eq!((unnamed(&mounted), keeper.does("read").as_str()), (1, "100000"));
         let mut other = mounted.mounts.pop().unwrap();
         unmounted(&mounted.place, "mnt2");
         other.ends();
