@@ -11,8 +11,8 @@ use dolmen_codec::wire::{PoolEntry, SystemReply};
 use dolmen_env::HeldDir;
 use dolmen_types::{Error, Head, Label, RequestId, Result, Uuid, crc32c};
 use std::collections::{BTreeSet, VecDeque};
-use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A directory beside the pools, and the file in it.
 const DIRECTORY: &str = ".answered";
@@ -61,9 +61,7 @@ pub(crate) enum Fault {
 
 /// The latest answers.
 pub(crate) struct Answered {
-    /// As the system was named.
-    place: PathBuf,
-    dir: HeldDir,
+    dir: Arc<HeldDir>,
     /// Guards the answers and their file; nothing is taken while it is held.
     state: Mutex<State>,
     /// Called when a request is not carried out any more.
@@ -96,11 +94,8 @@ impl Drop for Turn<'_> {
 
 impl Answered {
     /// Those of the system in `dir`, and what was wrong with them.
-    ///
-    /// # Errors
-    /// If the directory cannot be opened.
-    pub(crate) fn of(dir: &Path) -> dolmen_env::Result<(Self, core::result::Result<(), Fault>)> {
-        let (held, place) = (HeldDir::open(dir)?, dir.join(DIRECTORY));
+    pub(crate) fn of(dir: &Arc<HeldDir>) -> (Self, core::result::Result<(), Fault>) {
+        let place = dir.path().join(DIRECTORY);
         let found = match dolmen_env::read_small(&place, NAME) {
             Ok(bytes) => decode(&bytes),
             Err(error) if error.is_not_found() => Ok(VecDeque::new()),
@@ -113,15 +108,15 @@ impl Answered {
         // An older daemon has left it to be read by all, and the keys of pools are in it.
         if fault.is_ok() && dolmen_env::is_open_to_others(&place.join(NAME)).is_ok_and(|is_open| is_open) {
             // Ignored: without room for it the next answer closes it.
-            let _closed = write(&held, &entries);
+            let _closed = write(dir, &entries);
         }
         let state = State { entries, under_way: BTreeSet::new() };
-        Ok((Self { place, dir: held, state: Mutex::new(state), ended: Condvar::new() }, fault))
+        (Self { dir: Arc::clone(dir), state: Mutex::new(state), ended: Condvar::new() }, fault)
     }
 
     /// Where they are on record.
     pub(crate) fn path(&self) -> PathBuf {
-        self.place.join(NAME)
+        self.dir.path().join(DIRECTORY).join(NAME)
     }
 
     /// Whether the system's directory is where it was when the daemon was started.
@@ -339,6 +334,12 @@ mod tests {
     /// A directory of its own, removed with the value.
     struct Scratch(PathBuf);
 
+    impl Scratch {
+        fn held(&self) -> Arc<HeldDir> {
+            Arc::new(HeldDir::open(&self.0).unwrap())
+        }
+    }
+
     impl Drop for Scratch {
         fn drop(&mut self) {
             drop(std::fs::remove_dir_all(&self.0));
@@ -371,12 +372,12 @@ mod tests {
     fn what_an_older_daemon_has_left_to_all_is_closed_at_the_start() {
         use std::os::unix::fs::PermissionsExt;
         let dir = scratch("open");
-        write(&HeldDir::open(&dir.0).unwrap(), &all()).unwrap();
+        write(&dir.held(), &all()).unwrap();
         let path = dir.0.join(DIRECTORY).join(NAME);
         let is_open = || dolmen_env::is_open_to_others(&path).unwrap();
         assert!(!is_open());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        let (answered, sound) = Answered::of(&dir.0).unwrap();
+        let (answered, sound) = Answered::of(&dir.held());
         assert!(sound.is_ok() && !is_open());
         assert_eq!(decode(&std::fs::read(&path).unwrap()).map(|entries| entries.len()), Ok(all().len()));
         drop(answered);
@@ -450,14 +451,14 @@ mod tests {
     #[test]
     fn answers_are_known_to_the_next_daemon_and_to_whom_they_were_given() {
         let dir = scratch("next");
-        let (first, sound) = Answered::of(&dir.0).unwrap();
+        let (first, sound) = Answered::of(&dir.held());
         assert_eq!(sound, Ok(()));
         first.turn(&by(1)).unwrap().ends(&SystemReply::Done).unwrap();
         first.turn(&by(2)).unwrap().begins(Outcome::Creates { pool: Uuid::from_u128(5), key: 6 }).unwrap();
         // Without a number it is nobody's.
         first.turn(&by(0)).unwrap().ends(&SystemReply::Done).unwrap();
         assert_eq!(first.turn(&by(2)).unwrap().begun(), None, "it was refused");
-        let (next, sound) = Answered::of(&dir.0).unwrap();
+        let (next, sound) = Answered::of(&dir.held());
         assert_eq!(sound, Ok(()));
         assert_eq!(next.turn(&by(1)).unwrap().answer(), Some(SystemReply::Done));
         let begun = Outcome::Creates { pool: Uuid::from_u128(5), key: 6 };
@@ -472,11 +473,11 @@ mod tests {
     #[test]
     fn a_pool_that_others_have_destroyed_was_made() {
         let dir = scratch("made");
-        let (first, _) = Answered::of(&dir.0).unwrap();
+        let (first, _) = Answered::of(&dir.held());
         let making = first.turn(&by(1)).unwrap();
         making.begins(Outcome::Creates { pool: Uuid::from_u128(5), key: 6 }).unwrap();
         // The answer is not on record yet when the daemon dies.
-        let (next, _) = Answered::of(&dir.0).unwrap();
+        let (next, _) = Answered::of(&dir.held());
         next.turn(&by(2)).unwrap().destroys(&pool(5)).unwrap();
         assert_eq!(next.turn(&by(1)).unwrap().answer(), Some(SystemReply::Created(pool(5))));
         drop(making);
@@ -485,10 +486,10 @@ mod tests {
     #[test]
     fn the_latest_answers_are_kept_and_no_more() {
         let dir = scratch("latest");
-        let (first, _) = Answered::of(&dir.0).unwrap();
+        let (first, _) = Answered::of(&dir.held());
         let last = ANSWERS_MAX as u64 + 1;
         (1..=last).for_each(|at| first.turn(&by(at)).unwrap().ends(&SystemReply::Done).unwrap());
-        let (next, sound) = Answered::of(&dir.0).unwrap();
+        let (next, sound) = Answered::of(&dir.held());
         assert_eq!(sound, Ok(()));
         assert_eq!(next.turn(&by(1)).unwrap().answer(), None);
         assert_eq!(next.turn(&by(2)).unwrap().answer(), Some(SystemReply::Done));
@@ -497,7 +498,7 @@ mod tests {
     #[test]
     fn who_asks_again_waits_for_who_carries_it_out() {
         let dir = scratch("waits");
-        let (answered, _) = Answered::of(&dir.0).unwrap();
+        let (answered, _) = Answered::of(&dir.held());
         dolmen_env::scope(|threads| {
             let turn = answered.turn(&by(1)).unwrap();
             let again = threads.spawn(|| answered.turn(&by(1)).unwrap().answer());

@@ -16,7 +16,7 @@ use dolmen_codec::wire::{
     FEATURE_NOT_FIRST, PartKey, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec,
     RankInfo, SystemInfo, SystemReply, SystemVerb, Version, Welcome,
 };
-use dolmen_env::{Address, Clock, DirLock, Listener, RealClock, Secrets, Socket, spawn};
+use dolmen_env::{Address, Clock, DirLock, HeldDir, Listener, RealClock, Secrets, Socket, spawn};
 use dolmen_net::server::{Attachment, Caller, OpenedPool, Options, Rights, Server, System};
 use dolmen_net::tls::Role;
 use dolmen_types::{Error as Failure, Head, TargetNo, Uuid, limits, uuid_of_random};
@@ -88,6 +88,7 @@ impl Daemon {
             dolmen_env::Error::Owned { pid } => Error::Served { pid },
             other => Error::Env(other),
         })?;
+        let dir = Arc::new(HeldDir::open(&settings.dir)?);
         // What is left of a daemon that died: nobody else puts such a name here.
         dolmen_env::unlink_socket(&settings.socket())?;
         let listeners = listeners(&settings.addresses)?;
@@ -103,7 +104,7 @@ impl Daemon {
         let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address().clone()).collect();
         let sign = put_sign(settings, &addresses)?;
         let mut secrets = Secrets::System;
-        let (answered, sound) = Answered::of(&settings.dir)?;
+        let (answered, sound) = Answered::of(&dir);
         if sound == Err(Fault::Newer) {
             return Err(Error::Newer { path: answered.path() });
         }
@@ -112,7 +113,7 @@ impl Daemon {
         let told = Arc::clone(&note);
         let kept = Kept::of(&settings.dir, move |text| told(text));
         let shared = Arc::new(Shared {
-            pools: Pools::new(settings.dir.clone(), settings.open_options(), peers, kept),
+            pools: Pools::new(&dir, settings.open_options(), peers, kept),
             name: settings.name.clone(),
             engine: uuid_of_random(secrets.next_u128()?),
             instance: secrets.next_u128()?,

@@ -9,8 +9,7 @@ use dolmen_codec::bytes::{Reader, put_len};
 use dolmen_env::HeldDir;
 use dolmen_types::{Uuid, crc32c};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A directory beside the pools, and the file in it.
 const DIRECTORY: &str = ".evicted";
@@ -25,26 +24,21 @@ const ENTRY_BYTES: usize = 24;
 
 /// The counts of all pools that were ever taken.
 pub(crate) struct Evicted {
-    /// As the system was named.
-    place: PathBuf,
-    /// None if it could not be opened.
-    dir: Option<HeldDir>,
+    dir: Arc<HeldDir>,
     // Guards: the counts and their file; nothing is taken while it is held.
     counts: Mutex<BTreeMap<Uuid, u64>>,
 }
 
 impl Evicted {
     /// Those of the system in `dir`, and whether they could be read: what is damaged counts as none.
-    pub(crate) fn of(dir: &Path) -> (Self, bool) {
-        let place = dir.join(DIRECTORY);
+    pub(crate) fn of(dir: &Arc<HeldDir>) -> (Self, bool) {
+        let place = dir.path().join(DIRECTORY);
         let (counts, is_sound) = match dolmen_env::read_small(&place, NAME).map(|bytes| decode(&bytes)) {
             Ok(Some(counts)) => (counts, true),
             Err(error) if error.is_not_found() => (BTreeMap::new(), true),
             Ok(None) | Err(_) => (BTreeMap::new(), false),
         };
-        let held = HeldDir::open(dir).ok();
-        let is_sound = is_sound && held.is_some();
-        (Self { place: dir.to_owned(), dir: held, counts: Mutex::new(counts) }, is_sound)
+        (Self { dir: Arc::clone(dir), counts: Mutex::new(counts) }, is_sound)
     }
 
     fn counts(&self) -> MutexGuard<'_, BTreeMap<Uuid, u64>> {
@@ -64,11 +58,7 @@ impl Evicted {
         let mut counts = self.counts();
         counts.retain(|known, _| there.contains(known));
         *counts.entry(pool).or_default() += 1;
-        let put = |dir: &HeldDir| dir.write_small(DIRECTORY, NAME, &encode(&counts));
-        match &self.dir {
-            Some(dir) => put(dir),
-            None => put(&HeldDir::open(&self.place)?),
-        }
+        self.dir.write_small(DIRECTORY, NAME, &encode(&counts))
     }
 }
 
@@ -107,16 +97,17 @@ mod tests {
     fn counts_are_known_to_the_next_daemon_and_forgotten_with_their_pools() {
         let dir = std::env::temp_dir().join(format!("dolmen-evicted-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
+        let held = Arc::new(HeldDir::open(&dir).unwrap());
         let [one, two] = [1, 2].map(Uuid::from_u128);
-        let (evicted, is_sound) = Evicted::of(&dir);
+        let (evicted, is_sound) = Evicted::of(&held);
         assert!(is_sound && evicted.count(one) == 0);
         for pool in [one, one, two] {
             evicted.add(pool, &[one, two]).unwrap();
         }
-        let (next, is_sound) = Evicted::of(&dir);
+        let (next, is_sound) = Evicted::of(&held);
         assert_eq!((is_sound, next.count(one), next.count(two)), (true, 2, 1));
         next.add(two, &[two]).unwrap();
-        let (last, _) = Evicted::of(&dir);
+        let (last, _) = Evicted::of(&held);
         assert_eq!((last.count(one), last.count(two)), (0, 2));
         let path = dir.join(DIRECTORY).join(NAME);
         let good = std::fs::read(&path).unwrap();
@@ -133,7 +124,7 @@ mod tests {
             assert!(decode(&bad).is_none() && decode(&good[..at]).is_none(), "byte {at}");
         }
         std::fs::write(&path, b"nothing").unwrap();
-        let (damaged, is_sound) = Evicted::of(&dir);
+        let (damaged, is_sound) = Evicted::of(&held);
         assert_eq!((is_sound, damaged.count(two)), (false, 0));
         std::fs::remove_dir_all(&dir).unwrap();
     }

@@ -8,6 +8,7 @@ use crate::peers::Peers;
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::wire::{Looked, PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec, SystemVerb};
+use dolmen_env::HeldDir;
 use dolmen_local::{OpenOptions, PoolOptions, Spread};
 use dolmen_types::{Error, Head, Invalid, Label, Place, Result, TargetNo, Uuid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -88,14 +89,14 @@ impl Drop for Alone<'_> {
 }
 
 impl Pools {
-    pub(crate) fn new(dir: PathBuf, options: OpenOptions, peers: Peers, kept: Kept) -> Self {
-        let (evicted, is_sound) = Evicted::of(&dir);
+    pub(crate) fn new(dir: &Arc<HeldDir>, options: OpenOptions, peers: Peers, kept: Kept) -> Self {
+        let (evicted, is_sound) = Evicted::of(dir);
         Self {
-            locked: Locked::new(&dir),
+            locked: Locked::new(dir.path()),
             kept: Arc::new(kept),
             evicted,
             knows_evictions: is_sound,
-            dir,
+            dir: dir.path().to_owned(),
             options,
             peers: Arc::new(peers),
             gone: Mutex::default(),
@@ -792,10 +793,14 @@ mod tests {
         Scratch(dir)
     }
 
+    fn held(dir: &Path) -> Arc<HeldDir> {
+        Arc::new(HeldDir::open(dir).unwrap())
+    }
+
     /// The first of three engines, as it is after a start.
     fn first(dir: &Scratch) -> Pools {
         Pools::new(
-            dir.0.clone(),
+            &held(&dir.0),
             OpenOptions::default(),
             Peers::new(0, Vec::new(), None),
             Kept::of(&dir.0, |_| ()),
@@ -962,7 +967,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("dolmen-parts-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
         let peers = Peers::new(1, Vec::new(), None);
-        let pools = Pools::new(dir.clone(), OpenOptions::default(), peers, Kept::of(&dir, |_| ()));
+        let pools = Pools::new(&self::held(&dir), OpenOptions::default(), peers, Kept::of(&dir, |_| ()));
         let (held, free, key) = (Uuid::from_u128(1), Uuid::from_u128(2), PartKey(5));
         for uuid in [held, free] {
             let spread = Spread { rank: 1, ranks: vec![0, 1], key: key.0 };

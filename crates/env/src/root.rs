@@ -455,6 +455,12 @@ impl HeldDir {
         Ok(Self { path: path.to_owned(), dir: opened(path)? })
     }
 
+    /// The directory, as it was named.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Whether it still is where it was: not if it was moved or removed, whatever has its name now.
     #[must_use]
     pub fn has_its_name(&self) -> bool {
