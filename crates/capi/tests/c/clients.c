@@ -3,15 +3,6 @@
 #include <daos_uns.h>
 #include <daos_fs.h>
 
-static daos_key_t
-key(const char *text)
-{
-	daos_key_t k;
-
-	d_iov_set(&k, (void *)text, strlen(text));
-	return k;
-}
-
 #define PAGES 6
 
 /* A cage of pages as ROOT writes and reads it: numbers as keys, one single value a page under several akeys, scattered over
@@ -162,8 +153,8 @@ copy_akeys(daos_handle_t from, daos_handle_t to, daos_key_t *dkey)
 static void
 put_value(daos_handle_t oh, const char *dkey, const char *akey, daos_recx_t *recx, daos_size_t size, const char *value)
 {
-	daos_key_t  d   = key(dkey);
-	daos_iod_t  iod = {.iod_name = key(akey), .iod_nr = 1, .iod_recxs = recx, .iod_size = size};
+	daos_key_t  d   = text_iov(dkey);
+	daos_iod_t  iod = {.iod_name = text_iov(akey), .iod_nr = 1, .iod_recxs = recx, .iod_size = size};
 	d_iov_t     iov;
 	d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &iov};
 
@@ -175,8 +166,8 @@ put_value(daos_handle_t oh, const char *dkey, const char *akey, daos_recx_t *rec
 static void
 check_value(daos_handle_t oh, const char *dkey, const char *akey, daos_recx_t *recx, daos_size_t size, const char *value)
 {
-	daos_key_t  d   = key(dkey);
-	daos_iod_t  iod = {.iod_name = key(akey), .iod_nr = 1, .iod_recxs = recx, .iod_size = size};
+	daos_key_t  d   = text_iov(dkey);
+	daos_iod_t  iod = {.iod_name = text_iov(akey), .iod_nr = 1, .iod_recxs = recx, .iod_size = size};
 	char        found[64];
 	d_iov_t     iov;
 	d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &iov};
@@ -252,7 +243,7 @@ mpifileutils_copies_a_container(void)
 	check_value(to, "d2", "bytes", &low, 1, "wxyz");
 	/* daos-serialize learns the size of records without memory for extents. */
 	{
-		daos_key_t         d = key("d1"), a = key("array");
+		daos_key_t         d = text_iov("d1"), a = text_iov("array");
 		daos_epoch_range_t eprs[5];
 		daos_size_t        size = 0;
 

@@ -13,6 +13,16 @@ struct test {
 	void (*run)(void);
 };
 
+/* A word as a key, or as part of a pipeline; it is not copied. */
+static inline d_iov_t
+text_iov(const char *word)
+{
+	d_iov_t iov;
+
+	d_iov_set(&iov, (void *)word, strlen(word));
+	return iov;
+}
+
 /* Ends the program with the place of the claim that does not hold. */
 #define CHECK(claim)                                                                                                   \
 	do {                                                                                                           \

@@ -255,15 +255,6 @@ static daos_filter_t      filter;
 static daos_filter_part_t func, akey;
 static double             largest;
 
-static d_iov_t
-text(const char *word)
-{
-	d_iov_t iov;
-
-	d_iov_set(&iov, (void *)word, strlen(word));
-	return iov;
-}
-
 /* The largest number under akey 0 of all dkeys. */
 static void
 launch_pipeline(daos_handle_t tx, daos_anchor_t *anchor)
@@ -277,12 +268,12 @@ launch_pipeline(daos_handle_t tx, daos_anchor_t *anchor)
 	memset(anchor, 0, sizeof(*anchor));
 	daos_pipeline_init(&pipeline);
 	daos_filter_init(&filter);
-	filter.filter_type = text("DAOS_FILTER_AGGREGATION");
-	func.part_type     = text("DAOS_FILTER_FUNC_MAX");
+	filter.filter_type = text_iov("DAOS_FILTER_AGGREGATION");
+	func.part_type     = text_iov("DAOS_FILTER_FUNC_MAX");
 	func.num_operands  = 1;
-	akey.part_type     = text("DAOS_FILTER_AKEY");
-	akey.data_type     = text("DAOS_FILTER_TYPE_UINTEGER8");
-	akey.akey          = text("0");
+	akey.part_type     = text_iov("DAOS_FILTER_AKEY");
+	akey.data_type     = text_iov("DAOS_FILTER_TYPE_UINTEGER8");
+	akey.akey          = text_iov("0");
 	OK(daos_filter_add(&filter, &func));
 	OK(daos_filter_add(&filter, &akey));
 	OK(daos_pipeline_add(&pipeline, &filter));

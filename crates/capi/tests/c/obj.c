@@ -3,15 +3,6 @@
 
 static daos_handle_t oh;
 
-static daos_key_t
-key(const char *text)
-{
-	daos_key_t k;
-
-	d_iov_set(&k, (void *)text, strlen(text));
-	return k;
-}
-
 static daos_obj_id_t
 make_oid(uint64_t lo, enum daos_otype_t type)
 {
@@ -39,8 +30,8 @@ end(void)
 static int
 put(const char *dkey, const char *akey, const char *value, uint64_t flags)
 {
-	daos_key_t  d = key(dkey);
-	daos_iod_t  iod = {.iod_name = key(akey), .iod_type = DAOS_IOD_SINGLE, .iod_nr = 1};
+	daos_key_t  d = text_iov(dkey);
+	daos_iod_t  iod = {.iod_name = text_iov(akey), .iod_type = DAOS_IOD_SINGLE, .iod_nr = 1};
 	d_iov_t     iov;
 	d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &iov};
 
@@ -55,8 +46,8 @@ static const char *
 get(const char *dkey, const char *akey)
 {
 	static char buf[64];
-	daos_key_t  d = key(dkey);
-	daos_iod_t  iod = {.iod_name = key(akey), .iod_type = DAOS_IOD_SINGLE, .iod_nr = 1};
+	daos_key_t  d = text_iov(dkey);
+	daos_iod_t  iod = {.iod_name = text_iov(akey), .iod_type = DAOS_IOD_SINGLE, .iod_nr = 1};
 	d_iov_t     iov;
 	d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &iov};
 
@@ -86,10 +77,10 @@ values_lie_in_several_pieces_of_memory(void)
 	d_iov_t     in[2], out[3];
 	d_sg_list_t write = {.sg_nr = 2, .sg_iovs = in}, read = {.sg_nr = 3, .sg_iovs = out};
 	daos_iod_t  iod = {.iod_type = DAOS_IOD_SINGLE, .iod_size = 9, .iod_nr = 1};
-	daos_key_t  d = key("d");
+	daos_key_t  d = text_iov("d");
 
 	begin(DAOS_OT_MULTI_HASHED);
-	iod.iod_name = key("a");
+	iod.iod_name = text_iov("a");
 	d_iov_set(&in[0], "12345", 5);
 	d_iov_set(&in[1], "6789", 4);
 	OK(daos_obj_update(oh, DAOS_TX_NONE, 0, &d, 1, &iod, &write, NULL));
@@ -108,7 +99,7 @@ values_lie_in_several_pieces_of_memory(void)
 static void
 sizes_are_told_without_buffers(void)
 {
-	daos_key_t d = key("d");
+	daos_key_t d = text_iov("d");
 	daos_iod_t iod[2] = {{.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1}, {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1}};
 	char       small[2];
 	d_iov_t    iov;
@@ -116,8 +107,8 @@ sizes_are_told_without_buffers(void)
 
 	begin(DAOS_OT_MULTI_HASHED);
 	OK(put("d", "a", "stone", 0));
-	iod[0].iod_name = key("a");
-	iod[1].iod_name = key("none");
+	iod[0].iod_name = text_iov("a");
+	iod[1].iod_name = text_iov("none");
 	iod[1].iod_size = 99;
 	OK(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &d, 2, iod, NULL, NULL, NULL));
 	CHECK(iod[0].iod_size == 5 && iod[1].iod_size == 0);
@@ -135,9 +126,9 @@ sizes_are_told_without_buffers(void)
 static void
 put_array(const char *akey, uint64_t first, size_t size, const char *text)
 {
-	daos_key_t  d    = key("d");
+	daos_key_t  d    = text_iov("d");
 	daos_recx_t recx = {.rx_idx = first, .rx_nr = strlen(text) / size};
-	daos_iod_t  iod  = {.iod_name = key(akey), .iod_type = DAOS_IOD_ARRAY, .iod_nr = 1, .iod_recxs = &recx};
+	daos_iod_t  iod  = {.iod_name = text_iov(akey), .iod_type = DAOS_IOD_ARRAY, .iod_nr = 1, .iod_recxs = &recx};
 	d_iov_t     iov;
 	d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &iov};
 
@@ -163,8 +154,8 @@ ended(int rc, daos_event_t *ev)
 static daos_size_t
 size_of(daos_handle_t th, const char *akey, daos_iod_type_t type, daos_event_t *ev)
 {
-	daos_key_t d   = key("d");
-	daos_iod_t iod = {.iod_name = key(akey), .iod_type = type, .iod_nr = 1, .iod_size = DAOS_REC_ANY};
+	daos_key_t d   = text_iov("d");
+	daos_iod_t iod = {.iod_name = text_iov(akey), .iod_type = type, .iod_nr = 1, .iod_size = DAOS_REC_ANY};
 
 	OK(ended(daos_obj_fetch(oh, th, 0, &d, 1, &iod, NULL, NULL, ev), ev));
 	return iod.iod_size;
@@ -179,12 +170,12 @@ check_sizes(daos_handle_t th, daos_event_t *ev)
 		daos_size_t single, array;
 	} akeys[] = {{"array", 0, 2}, {"bytes", 0, 1}, {"single", 5, 0}, {"both", 9, 3}, {"neither", 0, 0}};
 	daos_iod_t iods[10];
-	daos_key_t d        = key("d");
+	daos_key_t d        = text_iov("d");
 	int        i;
 
 	memset(iods, 0, sizeof(iods));
 	for (i = 0; i < 10; i++) {
-		iods[i].iod_name = key(akeys[i / 2].akey);
+		iods[i].iod_name = text_iov(akeys[i / 2].akey);
 		iods[i].iod_type = i % 2 == 0 ? DAOS_IOD_SINGLE : DAOS_IOD_ARRAY;
 		iods[i].iod_nr   = 1;
 		iods[i].iod_size = i % 2 == 0 ? 77 : DAOS_REC_ANY;
@@ -204,14 +195,14 @@ check_read_beside_a_single(daos_handle_t th, daos_event_t *ev)
 {
 	char        text[6] = {0}, value[9];
 	daos_recx_t recx    = {.rx_idx = 4, .rx_nr = 1};
-	daos_key_t  d       = key("d");
+	daos_key_t  d       = text_iov("d");
 	daos_iod_t  iods[3] = {{.iod_type = DAOS_IOD_ARRAY, .iod_nr = 1, .iod_recxs = &recx},
 			       {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1},
 			       {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1}};
 	d_iov_t     iovs[2];
 	d_sg_list_t sgls[3] = {{.sg_nr = 1, .sg_iovs = &iovs[0]}, {.sg_nr = 1, .sg_iovs = &iovs[1]}, {0}};
 
-	iods[0].iod_name = iods[1].iod_name = iods[2].iod_name = key("both");
+	iods[0].iod_name = iods[1].iod_name = iods[2].iod_name = text_iov("both");
 	d_iov_set(&iovs[0], text, 5);
 	d_iov_set(&iovs[1], value, sizeof(value));
 	OK(ended(daos_obj_fetch(oh, th, 0, &d, 1, iods, sgls, NULL, ev), ev));
@@ -257,7 +248,7 @@ check_retry(daos_event_t *ev)
 {
 	char        small[4], exact[8], large[16], records[8];
 	daos_recx_t recx    = {.rx_idx = 0, .rx_nr = 2};
-	daos_key_t  d       = key("d");
+	daos_key_t  d       = text_iov("d");
 	daos_iod_t  iods[3] = {{.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1},
 			       {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1},
 			       {.iod_type = DAOS_IOD_ARRAY, .iod_nr = 1, .iod_recxs = &recx}};
@@ -266,9 +257,9 @@ check_retry(daos_event_t *ev)
 			       {.sg_nr = 1, .sg_iovs = &iovs[1]},
 			       {.sg_nr = 1, .sg_iovs = &iovs[2]}};
 
-	iods[0].iod_name = key("first");
-	iods[1].iod_name = key("second");
-	iods[2].iod_name = key("array");
+	iods[0].iod_name = text_iov("first");
+	iods[1].iod_name = text_iov("second");
+	iods[2].iod_name = text_iov("array");
 	d_iov_set(&iovs[0], small, sizeof(small));
 	d_iov_set(&iovs[1], large, sizeof(large));
 	d_iov_set(&iovs[2], records, sizeof(records));
@@ -294,7 +285,7 @@ all_sizes_are_told_to_whom_has_too_little_room(void)
 {
 	daos_event_t ev;
 	char         small[4];
-	daos_key_t   d   = key("d");
+	daos_key_t   d   = text_iov("d");
 	daos_iod_t   iod = {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1};
 	d_iov_t      iov;
 	d_sg_list_t  sgl = {.sg_nr = 1, .sg_iovs = &iov};
@@ -306,7 +297,7 @@ all_sizes_are_told_to_whom_has_too_little_room(void)
 	put_array("array", 0, 4, "aaaabbbb");
 	check_retry(NULL);
 	check_retry(&ev);
-	iod.iod_name = key("first");
+	iod.iod_name = text_iov("first");
 	d_iov_set(&iov, small, sizeof(small));
 	GIVES(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &d, 1, &iod, &sgl, NULL, NULL), -DER_REC2BIG);
 	GIVES(iod.iod_size, 8);
@@ -324,10 +315,10 @@ fetches_of_more_than_memory_are_refused(void)
 	d_iov_t     iov;
 	d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &iov};
 	daos_iom_t  iom = {.iom_nr = 4, .iom_recxs = found};
-	daos_key_t  d = key("d");
+	daos_key_t  d = text_iov("d");
 
 	begin(DAOS_OT_MULTI_HASHED);
-	iod.iod_name = key("a");
+	iod.iod_name = text_iov("a");
 	d_iov_set(&iov, &value, 1);
 	OK(daos_obj_update(oh, DAOS_TX_NONE, 0, &d, 1, &iod, &sgl, NULL));
 	iod.iod_recxs = &all;
@@ -354,10 +345,10 @@ array_values_have_extents_and_holes(void)
 	d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &iov};
 	daos_recx_t found[4];
 	daos_iom_t  iom = {.iom_nr = 4, .iom_flags = DAOS_IOMF_DETAIL, .iom_recxs = found};
-	daos_key_t  d = key("d");
+	daos_key_t  d = text_iov("d");
 
 	begin(DAOS_OT_MULTI_HASHED);
-	iod.iod_name = key("a");
+	iod.iod_name = text_iov("a");
 	d_iov_set(&iov, "aabbccddee", 10);
 	OK(daos_obj_update(oh, DAOS_TX_NONE, 0, &d, 1, &iod, &sgl, NULL));
 	memset(buf, '.', sizeof(buf));
@@ -399,10 +390,10 @@ extents_out_of_order_land_where_they_belong(void)
 	char        buf[7] = {0};
 	d_iov_t     iov;
 	d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &iov};
-	daos_key_t  d = key("d");
+	daos_key_t  d = text_iov("d");
 
 	begin(DAOS_OT_MULTI_HASHED);
-	iod.iod_name = key("a");
+	iod.iod_name = text_iov("a");
 	d_iov_set(&iov, "89ab01234567", 12);
 	OK(daos_obj_update(oh, DAOS_TX_NONE, 0, &d, 1, &iod, &sgl, NULL));
 	d_iov_set(&iov, buf, 6);
@@ -416,18 +407,18 @@ extents_out_of_order_land_where_they_belong(void)
 static void
 conditions_are_checked(void)
 {
-	daos_key_t d = key("d"), none = key("none");
+	daos_key_t d = text_iov("d"), none = text_iov("none");
 	daos_iod_t iod = {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1};
 
 	begin(DAOS_OT_MULTI_HASHED);
 	GIVES(put("d", "a", "x", DAOS_COND_DKEY_UPDATE), -DER_NONEXIST);
-	iod.iod_name = key("b");
+	iod.iod_name = text_iov("b");
 	GIVES(daos_obj_update(oh, DAOS_TX_NONE, DAOS_COND_DKEY_UPDATE, &d, 1, &iod, NULL, NULL), -DER_NONEXIST);
 	OK(put("d", "a", "x", DAOS_COND_DKEY_INSERT));
 	GIVES(put("d", "b", "x", DAOS_COND_DKEY_INSERT), -DER_EXIST);
 	GIVES(put("d", "a", "x", DAOS_COND_AKEY_INSERT), -DER_EXIST);
 	GIVES(put("d", "b", "x", DAOS_COND_AKEY_UPDATE), -DER_NONEXIST);
-	iod.iod_name = key("b");
+	iod.iod_name = text_iov("b");
 	GIVES(daos_obj_fetch(oh, DAOS_TX_NONE, DAOS_COND_AKEY_FETCH, &d, 1, &iod, NULL, NULL, NULL), -DER_NONEXIST);
 	GIVES(daos_obj_fetch(oh, DAOS_TX_NONE, DAOS_COND_DKEY_FETCH, &none, 1, &iod, NULL, NULL, NULL),
 	      -DER_NONEXIST);
@@ -439,7 +430,7 @@ conditions_are_checked(void)
 static void
 conditions_hold_for_single_akeys(void)
 {
-	daos_key_t  d = key("d");
+	daos_key_t  d = text_iov("d");
 	daos_iod_t  iods[2] = {{.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1, .iod_size = 1},
 			       {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1, .iod_size = 1}};
 	d_iov_t     iov[2];
@@ -447,8 +438,8 @@ conditions_hold_for_single_akeys(void)
 
 	begin(DAOS_OT_MULTI_HASHED);
 	OK(put("d", "old", "x", 0));
-	iods[0].iod_name = key("old");
-	iods[1].iod_name = key("fresh");
+	iods[0].iod_name = text_iov("old");
+	iods[1].iod_name = text_iov("fresh");
 	iods[0].iod_flags = DAOS_COND_AKEY_UPDATE;
 	iods[1].iod_flags = DAOS_COND_AKEY_INSERT;
 	d_iov_set(&iov[0], "1", 1);
@@ -457,7 +448,7 @@ conditions_hold_for_single_akeys(void)
 	GIVES(daos_obj_update(oh, DAOS_TX_NONE, DAOS_COND_PER_AKEY, &d, 2, iods, sgls, NULL), -DER_EXIST);
 	iods[0].iod_flags = DAOS_COND_AKEY_FETCH;
 	iods[1].iod_flags = 0;
-	iods[1].iod_name = key("none");
+	iods[1].iod_name = text_iov("none");
 	OK(daos_obj_fetch(oh, DAOS_TX_NONE, DAOS_COND_PER_AKEY, &d, 2, iods, NULL, NULL, NULL));
 	CHECK(iods[0].iod_size == 1 && iods[1].iod_size == 0);
 	iods[1].iod_flags = DAOS_COND_AKEY_FETCH;
@@ -468,7 +459,7 @@ conditions_hold_for_single_akeys(void)
 static void
 punched_is_gone(void)
 {
-	daos_key_t d = key("d"), akeys[2] = {key("a"), key("b")};
+	daos_key_t d = text_iov("d"), akeys[2] = {text_iov("a"), text_iov("b")};
 
 	begin(DAOS_OT_MULTI_HASHED);
 	OK(put("d", "a", "x", 0));
@@ -535,7 +526,7 @@ a_key_that_does_not_fit_tells_its_length(void)
 	daos_key_desc_t kds[3] = {{0}};
 	char            buf[64];
 	uint32_t        nr = 3;
-	daos_key_t      d = key("a rather long key"), a = key("a");
+	daos_key_t      d = text_iov("a rather long key"), a = text_iov("a");
 	d_iov_t         iov;
 	d_sg_list_t     sgl = {.sg_nr = 1, .sg_iovs = &iov};
 
@@ -570,7 +561,7 @@ akeys_and_extents_are_listed(void)
 	uint32_t           nr = 8;
 	d_iov_t            iov;
 	d_sg_list_t        sgl = {.sg_nr = 1, .sg_iovs = &iov};
-	daos_key_t         d = key("d"), a = key("array");
+	daos_key_t         d = text_iov("d"), a = text_iov("array");
 	daos_recx_t        w[2] = {{0, 4}, {100, 2}}, found[4];
 	daos_epoch_range_t eprs[4];
 	daos_size_t        size = 0;
@@ -596,7 +587,7 @@ akeys_and_extents_are_listed(void)
 static int
 list_extents(daos_recx_t *recxs, uint32_t *nr, daos_size_t *size, daos_anchor_t *anchor, bool incr, daos_event_t *ev)
 {
-	daos_key_t d = key("d"), a = key("array");
+	daos_key_t d = text_iov("d"), a = text_iov("array");
 
 	return ended(daos_obj_list_recx(oh, DAOS_TX_NONE, &d, &a, size, nr, recxs, NULL, anchor, incr, ev), ev);
 }
@@ -663,7 +654,7 @@ extents_are_listed_in_both_orders(void)
 static void
 extents_are_no_single_values_and_need_no_memory(void)
 {
-	daos_key_t         d = key("d"), a = key("array"), single = key("single");
+	daos_key_t         d = text_iov("d"), a = text_iov("array"), single = text_iov("single");
 	daos_anchor_t      anchor = DAOS_ANCHOR_INIT;
 	daos_recx_t        recxs[2];
 	daos_epoch_range_t eprs[5];
@@ -757,7 +748,7 @@ check_every_start(enum daos_otype_t type)
 
 	OK(daos_obj_open(coh, make_oid(100 + type, type), DAOS_OO_RW, &oh, NULL));
 	for (i = 0; i < 6; i++) {
-		d = key(texts[i]);
+		d = text_iov(texts[i]);
 		if (is_number)
 			d_iov_set(&d, &numbers[i], 8);
 		a = d;
@@ -791,7 +782,7 @@ a_listing_goes_on_with_a_key(void)
 	daos_key_desc_t kds[8];
 	char            buf[64];
 	uint32_t        nr = 8;
-	daos_key_t      b = key("b"), y = key("y"), none = key(""), between = key("bb");
+	daos_key_t      b = text_iov("b"), y = text_iov("y"), none = text_iov(""), between = text_iov("bb");
 
 	begin(DAOS_OT_MULTI_LEXICAL);
 	OK(put("a", "x", "1", 0));
@@ -833,7 +824,7 @@ integer_keys_are_queried(void)
 
 	begin(DAOS_OT_DKEY_UINT64);
 	d_iov_set(&d, &found, sizeof(found));
-	a = key("a");
+	a = text_iov("a");
 	GIVES(daos_obj_query_key(oh, DAOS_TX_NONE, DAOS_GET_MAX | DAOS_GET_DKEY, &d, NULL, NULL, NULL), -DER_NONEXIST);
 	iod.iod_name = a;
 	d_iov_set(&iov, "xy", 2);
@@ -904,11 +895,11 @@ the_old_name_generates_ids_too(void)
 static void
 handles_that_are_none_are_refused(void)
 {
-	daos_key_t d = key("d");
+	daos_key_t d = text_iov("d");
 	daos_iod_t iod = {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1};
 
 	begin(DAOS_OT_MULTI_HASHED);
-	iod.iod_name = key("a");
+	iod.iod_name = text_iov("a");
 	GIVES(daos_obj_fetch(NO_HANDLE, DAOS_TX_NONE, 0, &d, 1, &iod, NULL, NULL, NULL), -DER_NO_HDL);
 	GIVES(daos_obj_fetch(coh, DAOS_TX_NONE, 0, &d, 1, &iod, NULL, NULL, NULL), -DER_NO_HDL);
 	GIVES(daos_obj_fetch(DAOS_HDL_INVAL, DAOS_TX_NONE, 0, &d, 1, &iod, NULL, NULL, NULL), -DER_NO_HDL);

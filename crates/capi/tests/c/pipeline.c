@@ -1,15 +1,6 @@
 /* Pipelines: filters put together, and run over what is stored. */
 #include "harness.h"
 
-static d_iov_t
-text(const char *word)
-{
-	d_iov_t iov;
-
-	d_iov_set(&iov, (void *)word, strlen(word));
-	return iov;
-}
-
 static daos_pipeline_t    pipeline;
 static daos_filter_t      filter;
 static daos_filter_part_t eq, akey, constant;
@@ -22,15 +13,15 @@ make(void)
 	daos_pipeline_init(&pipeline);
 	daos_filter_init(&filter);
 	CHECK(pipeline.version == 1 && filter.num_parts == 0);
-	filter.filter_type  = text("DAOS_FILTER_CONDITION");
-	eq.part_type        = text("DAOS_FILTER_FUNC_EQ");
+	filter.filter_type  = text_iov("DAOS_FILTER_CONDITION");
+	eq.part_type        = text_iov("DAOS_FILTER_FUNC_EQ");
 	eq.num_operands     = 2;
-	akey.part_type      = text("DAOS_FILTER_AKEY");
-	akey.data_type      = text("DAOS_FILTER_TYPE_CSTRING");
-	akey.akey           = text("colour");
-	constant.part_type  = text("DAOS_FILTER_CONST");
-	constant.data_type  = text("DAOS_FILTER_TYPE_CSTRING");
-	value               = text("green");
+	akey.part_type      = text_iov("DAOS_FILTER_AKEY");
+	akey.data_type      = text_iov("DAOS_FILTER_TYPE_CSTRING");
+	akey.akey           = text_iov("colour");
+	constant.part_type  = text_iov("DAOS_FILTER_CONST");
+	constant.data_type  = text_iov("DAOS_FILTER_TYPE_CSTRING");
+	value               = text_iov("green");
 	constant.constant   = &value;
 	constant.num_constants = 1;
 	OK(daos_filter_add(&filter, &eq));
@@ -49,10 +40,10 @@ filters_are_put_together_and_checked(void)
 	CHECK(filter.num_parts == 3 && filter.parts[1] == &akey && pipeline.num_filters == 1);
 	OK(daos_pipeline_check(&pipeline));
 	daos_filter_init(&sum);
-	sum.filter_type = text("DAOS_FILTER_AGGREGATION");
-	func.part_type  = text("DAOS_FILTER_FUNC_SUM");
+	sum.filter_type = text_iov("DAOS_FILTER_AGGREGATION");
+	func.part_type  = text_iov("DAOS_FILTER_FUNC_SUM");
 	number          = akey;
-	number.data_type = text("DAOS_FILTER_TYPE_REAL8");
+	number.data_type = text_iov("DAOS_FILTER_TYPE_REAL8");
 	OK(daos_filter_add(&sum, &func));
 	OK(daos_filter_add(&sum, &number));
 	OK(daos_pipeline_add(&pipeline, &sum));
@@ -72,27 +63,27 @@ what_is_none_is_refused(void)
 	eq.num_operands = 3;
 	GIVES(daos_pipeline_check(&pipeline), -DER_INVAL);
 	eq.num_operands = 2;
-	akey.part_type  = text("DAOS_FILTER_NOTHING");
+	akey.part_type  = text_iov("DAOS_FILTER_NOTHING");
 	GIVES(daos_pipeline_check(&pipeline), -DER_NOSYS);
-	akey.part_type = text("DAOS_FILTER_AKEY");
+	akey.part_type = text_iov("DAOS_FILTER_AKEY");
 	constant.num_constants = 0;
 	GIVES(daos_pipeline_check(&pipeline), -DER_INVAL);
 	constant.num_constants = 2;
 	GIVES(daos_pipeline_check(&pipeline), -DER_INVAL);
 	constant.num_constants = 1;
 	/* Texts are compared with texts, types have names, and a condition is true or false. */
-	constant.data_type = text("DAOS_FILTER_TYPE_UINTEGER4");
+	constant.data_type = text_iov("DAOS_FILTER_TYPE_UINTEGER4");
 	GIVES(daos_pipeline_check(&pipeline), -DER_INVAL);
-	constant.data_type = text("DAOS_FILTER_TYPE_UINTEGER8");
+	constant.data_type = text_iov("DAOS_FILTER_TYPE_UINTEGER8");
 	GIVES(daos_pipeline_check(&pipeline), -DER_INVAL);
-	constant.data_type = text("DAOS_FILTER_TYPE_DATE");
+	constant.data_type = text_iov("DAOS_FILTER_TYPE_DATE");
 	GIVES(daos_pipeline_check(&pipeline), -DER_INVAL);
-	constant.data_type = text("DAOS_FILTER_TYPE_CSTRING");
-	eq.part_type       = text("DAOS_FILTER_FUNC_SUM");
+	constant.data_type = text_iov("DAOS_FILTER_TYPE_CSTRING");
+	eq.part_type       = text_iov("DAOS_FILTER_FUNC_SUM");
 	GIVES(daos_pipeline_check(&pipeline), -DER_INVAL);
-	eq.part_type    = text("DAOS_FILTER_FUNC_AND");
+	eq.part_type    = text_iov("DAOS_FILTER_FUNC_AND");
 	GIVES(daos_pipeline_check(&pipeline), -DER_INVAL);
-	eq.part_type    = text("DAOS_FILTER_FUNC_EQ");
+	eq.part_type    = text_iov("DAOS_FILTER_FUNC_EQ");
 	filter.num_parts = 2;
 	GIVES(daos_pipeline_check(&pipeline), -DER_INVAL);
 	filter.num_parts = 0;
@@ -124,8 +115,8 @@ constants_have_a_limit_in_all(void)
 	memset(bytes, 'x', LONG);
 	daos_pipeline_init(&pipeline);
 	daos_filter_init(&filter);
-	filter.filter_type = text("DAOS_FILTER_CONDITION");
-	in.part_type       = text("DAOS_FILTER_FUNC_IN");
+	filter.filter_type = text_iov("DAOS_FILTER_CONDITION");
+	in.part_type       = text_iov("DAOS_FILTER_FUNC_IN");
 	in.num_operands    = 2;
 	for (i = 0; i < MANY; i++)
 		d_iov_set(&same[i], bytes, LONG);
@@ -168,7 +159,7 @@ put(daos_key_t *dkey, const char *akey, const void *data, size_t len)
 	d_iov_t     iov;
 	d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &iov};
 
-	iod.iod_name = text(akey);
+	iod.iod_name = text_iov(akey);
 	d_iov_set(&iov, (void *)data, len);
 	OK(daos_obj_update(oh, DAOS_TX_NONE, 0, dkey, 1, &iod, &sgl, NULL));
 }
@@ -199,7 +190,7 @@ people(void)
 		put(&dkey, "name", names[i], strlen(names[i]) + 1);
 		if (i % 3 != 0)
 			put(&dkey, "weight", &weight, sizeof(weight));
-		list.iod_name = text("list");
+		list.iod_name = text_iov("list");
 		d_iov_set(&iov, shorts, sizeof(shorts));
 		OK(daos_obj_update(oh, DAOS_TX_NONE, 0, &dkey, 1, &list, &sgl, NULL));
 	}
@@ -231,7 +222,7 @@ begin_filter(const char *type)
 	daos_filter_t *one = &filters[filter_count++];
 
 	daos_filter_init(one);
-	one->filter_type = text(type);
+	one->filter_type = text_iov(type);
 	return one;
 }
 
@@ -241,8 +232,8 @@ add(daos_filter_t *to, const char *type, const char *data_type)
 	daos_filter_part_t *one = &nodes[node_count++];
 
 	memset(one, 0, sizeof(*one));
-	one->part_type = text(type);
-	one->data_type = text(data_type);
+	one->part_type = text_iov(type);
+	one->data_type = text_iov(data_type);
 	OK(daos_filter_add(to, one));
 	return one;
 }
@@ -258,7 +249,7 @@ field(daos_filter_t *to, const char *name, const char *data_type)
 {
 	daos_filter_part_t *one = add(to, "DAOS_FILTER_AKEY", data_type);
 
-	one->akey = text(name);
+	one->akey = text_iov(name);
 	return one;
 }
 
@@ -492,10 +483,10 @@ static void
 describe(daos_iod_t iods[2])
 {
 	memset(iods, 0, 2 * sizeof(*iods));
-	iods[0].iod_name  = text("name");
+	iods[0].iod_name  = text_iov("name");
 	iods[0].iod_type  = DAOS_IOD_SINGLE;
 	iods[0].iod_nr    = 1;
-	iods[1].iod_name  = text("list");
+	iods[1].iod_name  = text_iov("list");
 	iods[1].iod_type  = DAOS_IOD_ARRAY;
 	iods[1].iod_nr    = 1;
 	iods[1].iod_recxs = &part_of_list;
@@ -645,7 +636,7 @@ akeys_of_one_dkey_are_filtered(void)
 	d_iov_set(&recs_iov, packed, sizeof(packed));
 	describe(iods);
 	iods[2]          = iods[0];
-	iods[2].iod_name = text("nothing");
+	iods[2].iod_name = text_iov("nothing");
 	/* Conditions of the dkey: all akeys that are there come back, or none. */
 	begin_pipeline();
 	aged("DAOS_FILTER_FUNC_LT", &n25);
@@ -680,7 +671,7 @@ akeys_of_one_dkey_are_filtered(void)
 	aggregation("DAOS_FILTER_FUNC_SUM", "age", U8);
 	d_iov_set(&sum_iov, &sum, sizeof(sum));
 	describe(iods);
-	iods[1].iod_name = text("nothing");
+	iods[1].iod_name = text_iov("nothing");
 	nr_iods          = 2;
 	GIVES(daos_pipeline_run(coh, oh, &pipeline, DAOS_TX_NONE, DAOS_COND_AKEY_FETCH, &dkey, &nr_iods, iods, NULL, &nr,
 				NULL, NULL, NULL, NULL, &agg, NULL, NULL),
@@ -730,7 +721,7 @@ runs_end_when_somebody_polls(void)
 		d_iov_t     own;
 		d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &own};
 
-		iod.iod_name = text("age");
+		iod.iod_name = text_iov("age");
 		d_iov_set(&own, &old, sizeof(old));
 		OK(daos_obj_update(oh, th, 0, &dkey, 1, &iod, &sgl, NULL));
 	}
@@ -789,7 +780,7 @@ wrong_runs_are_refused(void)
 	GIVES(daos_pipeline_run(coh, oh, &pipeline, DAOS_TX_NONE, 0, NULL, &nr_iods, iods, &anchor, &nr, kds, &sgl, NULL,
 				NULL, NULL, NULL, NULL),
 	      -DER_INVAL);
-	eq.part_type = text("DAOS_FILTER_FUNC_ROT13");
+	eq.part_type = text_iov("DAOS_FILTER_FUNC_ROT13");
 	GIVES(daos_pipeline_run(coh, oh, &pipeline, DAOS_TX_NONE, 0, NULL, NULL, NULL, &anchor, &nr, kds, &sgl, NULL, NULL,
 				NULL, NULL, NULL),
 	      -DER_NOSYS);
