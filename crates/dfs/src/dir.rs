@@ -8,7 +8,7 @@ use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::{self, AKEY_SLINK, PATH_BYTES_MAX};
 use crate::mount::{FILE_CLASS, Mount};
 use crate::node::{Home, InUse, Node, Removing, Slot};
-use crate::path::check_name;
+pub use crate::path::check_name;
 use crate::resolve::{Follow, Found, Start, entry_name};
 use crate::store::Beside;
 use dolmen_client::{At, Way};

@@ -135,7 +135,7 @@ mod uns;
 pub use access::{Cred, Rights};
 pub use attr::{SetAttrs, SetTime, Stat, XattrCond};
 pub use check::{BadEntry, BadLinks, CheckReport};
-pub use dir::{Dir, OpenOptions, WHOLE_BYTES_MAX};
+pub use dir::{Dir, OpenOptions, WHOLE_BYTES_MAX, check_name};
 pub use error::{Error, Result, What, errno};
 pub use file::{File, FilePlace, Piece};
 pub use layout::device_no::DeviceNo;

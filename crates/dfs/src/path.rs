@@ -14,7 +14,7 @@ pub(crate) const SYMLINKS_MAX: u32 = 40;
 ///
 /// # Errors
 /// `NameTooLong`, or `Invalid(Name)` if it is empty, `.`, `..`, or holds a slash or zero byte.
-pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+pub fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_BYTES_MAX {
         return Err(Error::NameTooLong);
     }

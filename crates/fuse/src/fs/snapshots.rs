@@ -7,7 +7,7 @@ use crate::fs::attrs::attrs_of;
 use crate::options::Timeouts;
 use crate::table::{Node, View, What};
 use core::time::Duration;
-use dolmen_dfs::{Dfs, MountOptions, errno as number};
+use dolmen_dfs::{Dfs, MountOptions, check_name, errno as number};
 use dolmen_types::Epoch;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,7 +64,8 @@ impl Fs {
         let container = self.dfs.container();
         let snapshots = self.done(container.snapshots().map_err(dolmen_dfs::Error::from))?;
         let named = snapshots.iter().filter_map(|snapshot| snapshot.name.as_deref().map(str::as_bytes));
-        let mut names: Vec<Box<[u8]>> = named.filter(|name| is_entry(name)).map(Box::from).collect();
+        let mut names: Vec<Box<[u8]>> =
+            named.filter(|name| check_name(name).is_ok()).map(Box::from).collect();
         names.sort_unstable();
         Ok(names.into())
     }
@@ -93,11 +94,4 @@ impl Fs {
         self.found(view, obj, &stat, reply);
         Ok(())
     }
-}
-
-/// Whether a directory can have an entry of this name.
-fn is_entry(name: &[u8]) -> bool {
-    const NAME_BYTES_MAX: usize = 255;
-    let is_dots = name == b"." || name == b"..";
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && !is_dots && !name.contains(&b'/') && !name.contains(&0)
 }
