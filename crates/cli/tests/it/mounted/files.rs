@@ -232,7 +232,7 @@ fn what_is_read_and_written_past_the_pages_is_seen_by_another_mount_at_once() {
 
 #[test]
 fn the_space_of_a_mount_is_that_of_its_pool() {
-    let Some(mounted) = Mounted::served("space", &[]) else { return };
+    let Some(mounted) = Mounted::sized("space", "256M") else { return };
     let space = || rustix::fs::statvfs(mounted.path("")).unwrap();
     let before = space();
     assert_eq!((before.f_bsize, before.f_frsize, before.f_namemax), (4096, 4096, 255));

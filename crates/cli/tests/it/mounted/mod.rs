@@ -73,24 +73,34 @@ pub(super) fn can_mount(name: &str) -> bool {
 impl Mounted {
     /// A pool in process, mounted with these options; `None` where nothing can be mounted.
     pub(super) fn alone(name: &str, args: &[&str]) -> Option<Self> {
-        Self::new(name, false, &[], args)
+        Self::new(name, false, [&[]; 2], args)
     }
 
     /// A pool in process, with a container that need not outlive a loss of power.
     pub(super) fn quick(name: &str) -> Option<Self> {
-        Self::new(name, false, &["--durability", "process"], &[])
+        Self::new(name, false, [&[], &["--durability", "process"]], &[])
     }
 
     /// A pool behind a daemon.
     pub(super) fn served(name: &str, args: &[&str]) -> Option<Self> {
-        Self::new(name, true, &[], args)
+        Self::new(name, true, [&[]; 2], args)
     }
 
-    fn new(name: &str, is_served: bool, of_container: &[&str], args: &[&str]) -> Option<Self> {
+    /// The same, of a size of its own: what is free in it does not depend on what others do to the disk.
+    pub(super) fn sized(name: &str, capacity: &str) -> Option<Self> {
+        Self::new(name, true, [&["--capacity", capacity], &[]], &[])
+    }
+
+    fn new(
+        name: &str,
+        is_served: bool,
+        [of_pool, of_container]: [&[&str]; 2],
+        args: &[&str],
+    ) -> Option<Self> {
         can_mount(name).then_some(())?;
         let place = Place::new(&format!("mounted-{name}"));
         fs::create_dir(place.path("sys")).unwrap();
-        place.pool(&["sys/p", "--targets", "2"]);
+        place.pool(&[&["sys/p", "--targets", "2"], of_pool].concat());
         place.ok(&[&["cont", "create", "sys/p", "c"], of_container].concat());
         let daemon = is_served.then(|| Daemon::start_in(&place, "sys", &[]));
         let mut mounted = Self { mounts: Vec::new(), daemon, place };
