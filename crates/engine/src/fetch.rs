@@ -43,6 +43,9 @@ impl Target {
         }
         let (view, durability) = (known.view(epoch), known.state.spec.durability);
         self.observe(epoch)?;
+        if is_tx && self.config.keep_past.is_some() {
+            self.readers.note(epoch);
+        }
         if is_tx && self.is_awaited(durability) {
             // A restart must know a ceiling above: a write below what was read is refused.
             self.reads.await_frame(self.ceiling_frame);

@@ -40,6 +40,7 @@ mod path;
 mod prefixes;
 mod query;
 mod reach;
+mod readers;
 mod ready;
 mod reclaim;
 mod records;

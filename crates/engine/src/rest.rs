@@ -5,10 +5,12 @@
 //! all runs, and writes a checkpoint with which what was dropped is free. It goes on where it was when somebody asks for
 //! something in between, takes no more than its part of the time, and comes again when something has changed.
 //!
-//! Invariants: what is newer than the time that a target keeps is not touched, so a reader of the present is never
-//! overtaken; a round that fails has changed nothing but horizons.
+//! Invariants: what is newer than the time that a target keeps is not touched, nor what a transaction that has read here
+//! and is not too old may ask for, so a reader of the present is never overtaken; a round that fails has changed nothing
+//! but horizons.
 
 use crate::checkpoint::BackgroundDone;
+use crate::readers::OPEN_MAX;
 use crate::target::Target;
 use core::time::Duration;
 use dolmen_types::{ContNo, Epoch, Error};
@@ -35,8 +37,10 @@ enum Covered {
     /// There was none yet.
     #[default]
     Unknown,
-    /// It failed, or left what was too new for it.
-    Part,
+    /// It failed.
+    Nothing,
+    /// It left what was too new for it, above this horizon.
+    Part(Epoch),
     /// Everything, when the checkpoints had counted so many `changes`.
     All(u64),
 }
@@ -124,7 +128,8 @@ impl Target {
             self.rest.ended_ns = now_ns;
         }
         let keep_ns = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
-        let horizon = self.horizon(Epoch::from_unix_ns(now_ns.saturating_sub(keep_ns)));
+        let past = Epoch::from_unix_ns(now_ns.saturating_sub(keep_ns));
+        let horizon = self.below_readers(self.horizon(past), now_ns);
         let covers_all = self.checkpoint.newest_write <= horizon;
         // What is too new for this round is the next one's: it is not begun for a part without waiting longer.
         let waits = if covers_all { keep } else { keep.saturating_mul(2) };
@@ -146,12 +151,21 @@ impl Target {
         let reach = horizon.min(Epoch::from_unix_ns(newest_ns));
         match self.rest.covered {
             Covered::All(changes) => changes != self.checkpoint.changes,
-            Covered::Part => true,
+            Covered::Nothing => true,
+            Covered::Part(before) => horizon > before,
             Covered::Unknown => self.conts.iter().any(|cont| cont.state.aggregated < reach),
         }
     }
 
-    fn go_on_at_rest(&mut self, round: Round) -> Result<Option<Round>, Error> {
+    /// The horizon, or an earlier one that leaves transactions that have read here what they may ask for.
+    fn below_readers(&mut self, horizon: Epoch, now_ns: u64) -> Epoch {
+        let open_ns = u64::try_from(OPEN_MAX.as_nanos()).unwrap_or(u64::MAX);
+        let oldest = self.readers.oldest(Epoch::from_unix_ns(now_ns.saturating_sub(open_ns)));
+        // A transaction that began at the horizon itself could not write any more.
+        oldest.map_or(horizon, |oldest| horizon.min(Epoch(oldest.0.saturating_sub(1))))
+    }
+
+    fn go_on_at_rest(&mut self, mut round: Round) -> Result<Option<Round>, Error> {
         let done = self.checkpoint.done;
         let is_complete = match round.part {
             Part::Merge => done.merges > round.before.merges,
@@ -163,6 +177,10 @@ impl Target {
         }
         let part = match round.part {
             Part::Checkpoint if self.are_runs_intact() && !self.store.index.runs.is_empty() => {
+                // One that began long ago may have come since the round began.
+                let horizon = self.below_readers(round.horizon, self.epochs.now_ns());
+                round.covers_all &= horizon == round.horizon;
+                round.horizon = horizon;
                 let conts: Vec<ContNo> = self.conts.iter().map(|known| known.state.no).collect();
                 conts.into_iter().for_each(|cont| self.raise_aggregated(cont, round.horizon));
                 self.begin_merge(0..self.store.index.runs.len());
@@ -183,13 +201,14 @@ impl Target {
     fn end_at_rest(&mut self, round: &Round) {
         self.rest.ended_ns = self.epochs.now_ns();
         self.rest.pause = self.rest.spent.saturating_mul(PAUSE_ROUNDS);
-        self.rest.covered = if round.covers_all { Covered::All(round.changes) } else { Covered::Part };
+        self.rest.covered =
+            if round.covers_all { Covered::All(round.changes) } else { Covered::Part(round.horizon) };
         self.store.bulk.ready.disturb();
     }
 
     /// The horizons may have been raised: that nothing has come since does not mean that nothing is left.
     fn fail_at_rest(&mut self) {
         self.rest.ended_ns = self.epochs.now_ns();
-        (self.rest.pause, self.rest.covered) = (PAUSE_AFTER_FAILURE, Covered::Part);
+        (self.rest.pause, self.rest.covered) = (PAUSE_AFTER_FAILURE, Covered::Nothing);
     }
 }

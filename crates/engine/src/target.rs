@@ -56,6 +56,7 @@ pub struct Target {
     pub(crate) ceiling_frame: u64,
     pub(crate) reads: Reads,
     pub(crate) writes: Marks,
+    pub(crate) readers: crate::readers::Readers,
     pub(crate) repeats: Repeats,
     pub(crate) creds: HashMap<Credentials, u32>,
     /// The credentials seen last.
@@ -145,6 +146,7 @@ impl Target {
             ceiling_frame: 0,
             reads: Reads::new(low_water),
             writes: Marks::new(low_water),
+            readers: crate::readers::Readers::default(),
             repeats,
             creds,
             last_cred: None,

@@ -4,11 +4,14 @@ use crate::rig::{Rig, oid, tiny};
 use core::ops::Range;
 use core::time::Duration;
 use dolmen_codec::TargetStore as _;
-use dolmen_codec::verb::{ContVerb, PunchScope, ReadAt, Verb};
+use dolmen_codec::verb::{
+    ContVerb, Mutation, NewValue, Payload, PunchScope, ReadAt, Update, UpdateIod, Verb,
+};
 use dolmen_engine::TargetConfig;
-use dolmen_env::Media;
 use dolmen_env::sim::{CrashPlan, Fault};
+use dolmen_env::{Clock as _, Media};
 use dolmen_types::{Cond, Durability, Epoch, Error, Key};
+use smallvec::smallvec;
 
 const KEPT: Duration = Duration::from_secs(20);
 
@@ -54,6 +57,27 @@ fn overwrite(rig: &mut Rig) {
 
 fn get(rig: &mut Rig, dkey: u8) -> Option<Vec<u8>> {
     rig.get(oid(1), &[dkey], b"a")
+}
+
+/// The epoch of a transaction that begins now and reads a dkey.
+fn begin_and_read(rig: &mut Rig, dkey: u8) -> (Epoch, Option<Vec<u8>>) {
+    rig.clock.advance(1_000_000);
+    let epoch = Epoch::from_unix_ns(rig.clock.now_ns());
+    let found = read_in(rig, epoch, dkey).unwrap();
+    rig.clock.advance(1_000_000);
+    (epoch, found)
+}
+
+fn read_in(rig: &mut Rig, tx: Epoch, dkey: u8) -> Result<Option<Vec<u8>>, Error> {
+    rig.get_at(oid(1), &[dkey], b"a", ReadAt::Tx(tx))
+}
+
+/// A transaction's only write.
+fn commit_at(rig: &mut Rig, tx: Epoch, dkey: u8, value: &[u8]) -> Result<Epoch, Error> {
+    let value = NewValue::Single(Payload::Ref(value));
+    let iods = smallvec![UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }];
+    let update = Update { oid: oid(1), dkey: Key::from_slice(&[dkey]), cond: Cond::NONE, iods };
+    rig.commit_at(tx, vec![Mutation::Update(update)])
 }
 
 #[test]
@@ -214,4 +238,80 @@ fn a_round_that_failed_anywhere_is_made_again() {
         }
     }
     assert!(failed > 0, "no round has failed");
+}
+
+/// How long a transaction is kept from its begin.
+const OPEN: Duration = Duration::from_secs(300);
+
+#[test]
+fn a_transaction_that_has_read_commits_after_a_wait_with_nobody_else_there() {
+    let mut rig = rig(Some(KEPT));
+    overwrite(&mut rig);
+    let (tx, _) = begin_and_read(&mut rig, 0);
+    rest(&mut rig, 6 * KEPT);
+    assert_eq!(commit_at(&mut rig, tx, 1, b"late"), Ok(tx));
+    assert_eq!(get(&mut rig, 1).as_deref(), Some(&b"late"[..]));
+    assert_eq!(get(&mut rig, 0), Some(vec![19; VALUE_BYTES]));
+}
+
+#[test]
+fn a_transaction_reads_and_commits_after_a_wait_while_others_write_and_is_freed_after() {
+    let mut rig = rig(Some(KEPT));
+    put(&mut rig, 7, 1);
+    let (tx, found) = begin_and_read(&mut rig, 7);
+    assert_eq!(found, Some(vec![1; VALUE_BYTES]));
+    overwrite(&mut rig);
+    put(&mut rig, 7, 2);
+    let full = rig.space().bulk_bytes;
+    rest(&mut rig, 6 * KEPT);
+    let done = rig.target.as_ref().unwrap().background_done();
+    rest(&mut rig, 6 * KEPT);
+    assert_eq!(
+        rig.target.as_ref().unwrap().background_done(),
+        done,
+        "there is nothing more to free meanwhile"
+    );
+    assert_eq!(read_in(&mut rig, tx, 7), Ok(Some(vec![1; VALUE_BYTES])));
+    assert_eq!(read_in(&mut rig, tx, 0), Ok(None), "it was written after the begin");
+    assert_eq!(commit_at(&mut rig, tx, 8, b"late"), Ok(tx));
+    rest(&mut rig, 6 * KEPT);
+    let after = rig.space().bulk_bytes;
+    assert!(after < full / 4, "nobody is there any more: {after} of {full} bytes");
+    assert_eq!(get(&mut rig, 8).as_deref(), Some(&b"late"[..]));
+    rig.assert_clean();
+}
+
+#[test]
+fn a_transaction_that_never_ends_holds_the_past_no_longer_than_any_may() {
+    let mut rig = rig(Some(KEPT));
+    put(&mut rig, 7, 1);
+    let (tx, _) = begin_and_read(&mut rig, 7);
+    overwrite(&mut rig);
+    put(&mut rig, 7, 2);
+    let full = rig.space().bulk_bytes;
+    for _ in 0..10 {
+        rest(&mut rig, OPEN / 20);
+        assert_eq!(read_in(&mut rig, tx, 7), Ok(Some(vec![1; VALUE_BYTES])));
+    }
+    rest(&mut rig, OPEN / 2 + 6 * KEPT);
+    let after = rig.space().bulk_bytes;
+    assert!(after < full / 4, "{after} of {full} bytes");
+    assert!(matches!(read_in(&mut rig, tx, 7), Err(Error::TxRestart { .. })));
+    assert!(matches!(commit_at(&mut rig, tx, 8, b"late"), Err(Error::TxRestart { .. })));
+}
+
+#[test]
+fn transactions_that_have_to_begin_again_hold_nothing() {
+    let mut rig = rig(Some(KEPT));
+    put(&mut rig, 7, 1);
+    for _ in 0..3 {
+        let (tx, _) = begin_and_read(&mut rig, 7);
+        put(&mut rig, 8, 1);
+        assert!(matches!(commit_at(&mut rig, tx, 8, b"late"), Err(Error::TxRestart { .. })));
+    }
+    overwrite(&mut rig);
+    let full = rig.space().bulk_bytes;
+    rest(&mut rig, 3 * KEPT);
+    let after = rig.space().bulk_bytes;
+    assert!(after < full / 4, "{after} of {full} bytes");
 }

@@ -227,6 +227,11 @@ impl Rig {
         self.clock.advance(1_000_000);
         let epoch = Epoch::from_unix_ns(self.clock.now_ns());
         self.clock.advance(1_000_000);
+        self.commit_at(epoch, mutations)
+    }
+
+    /// Commits a transaction of this target alone that began at this epoch.
+    pub(crate) fn commit_at(&mut self, epoch: Epoch, mutations: Vec<Mutation<'_>>) -> Result<Epoch, Error> {
         let target = self.config.target;
         let tx = TxId { client: 9, begin: epoch };
         let prepare = Prepare { tx, epoch, leader: target, participants: smallvec![target], mutations };

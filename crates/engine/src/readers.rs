@@ -1,0 +1,93 @@
+//! Transactions that have read here and may go on: what they read, and where they write, is kept for them at rest.
+//!
+//! A target learns of a transaction by its reads, and of its end only if it writes here. So each is kept for a time from
+//! its begin, whether it goes on or not.
+//!
+//! Invariants: whatever was noted and has not ended is at or above what `oldest` gives, until it is too old; memory does
+//! not grow with the number of transactions.
+
+use core::time::Duration;
+use dolmen_types::Epoch;
+use std::collections::BTreeSet;
+
+/// For so long from its begin a transaction is kept: what one who does not end it can hold.
+pub(crate) const OPEN_MAX: Duration = Duration::from_secs(300);
+
+/// So many are known one by one.
+const NAMED_MAX: usize = 4096;
+
+#[derive(Default)]
+pub(crate) struct Readers {
+    named: BTreeSet<Epoch>,
+    /// The newest of those that had no place. While it is young enough, the past is kept for as long as for anyone.
+    crowd: Option<Epoch>,
+    /// The one noted last: most read more than once.
+    last: Option<Epoch>,
+}
+
+impl Readers {
+    /// A transaction that began at this epoch reads.
+    #[inline]
+    pub(crate) fn note(&mut self, epoch: Epoch) {
+        if self.last != Some(epoch) {
+            self.last = Some(epoch);
+            self.insert(epoch);
+        }
+    }
+
+    fn insert(&mut self, epoch: Epoch) {
+        if self.named.len() < NAMED_MAX {
+            self.named.insert(epoch);
+        } else if !self.named.contains(&epoch) {
+            self.crowd = self.crowd.max(Some(epoch));
+        }
+    }
+
+    /// The transaction has ended, or can only begin anew.
+    pub(crate) fn forget(&mut self, epoch: Epoch) {
+        self.named.remove(&epoch);
+        self.last = None;
+    }
+
+    /// The oldest that may go on, of those that began at or after `since`. Older ones are forgotten.
+    pub(crate) fn oldest(&mut self, since: Epoch) -> Option<Epoch> {
+        if self.named.first().is_some_and(|&first| first < since) {
+            self.named = self.named.split_off(&since);
+            self.last = None;
+        }
+        self.crowd = self.crowd.filter(|&newest| newest >= since);
+        if self.crowd.is_some() { Some(since) } else { self.named.first().copied() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_that_may_go_on_is_kept_until_it_ends_or_is_too_old() {
+        let mut readers = Readers::default();
+        assert_eq!(readers.oldest(Epoch(1)), None);
+        [30, 20, 20, 40].map(Epoch).map(|epoch| readers.note(epoch));
+        assert_eq!(readers.oldest(Epoch(1)), Some(Epoch(20)));
+        readers.forget(Epoch(20));
+        assert_eq!(readers.oldest(Epoch(1)), Some(Epoch(30)));
+        assert_eq!(readers.oldest(Epoch(31)), Some(Epoch(40)));
+        readers.forget(Epoch(40));
+        assert_eq!(readers.oldest(Epoch(1)), None);
+        readers.note(Epoch(40));
+        assert_eq!(readers.oldest(Epoch(1)), Some(Epoch(40)), "forgotten and noted again");
+    }
+
+    #[test]
+    fn more_than_have_a_place_are_all_kept_for_the_whole_time() {
+        let mut readers = Readers::default();
+        let many = NAMED_MAX as u64 + 10;
+        (1000..1000 + many).for_each(|epoch| readers.note(Epoch(epoch)));
+        (1000..1000 + many).for_each(|epoch| readers.forget(Epoch(epoch)));
+        let last = Epoch(1000 + many - 1);
+        assert_eq!(readers.oldest(Epoch(900)), Some(Epoch(900)), "nobody knows which of them have ended");
+        assert_eq!(readers.oldest(last), Some(last));
+        assert_eq!(readers.oldest(last.next()), None);
+    }
+}
