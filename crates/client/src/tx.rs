@@ -9,6 +9,7 @@
 pub(crate) mod check;
 pub(crate) mod merge;
 pub(crate) mod overlay;
+pub(crate) mod shared;
 
 use crate::client::{Core, MapView, unexpected};
 use crate::container::Container;

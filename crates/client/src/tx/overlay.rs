@@ -3,29 +3,31 @@
 //! Invariants: pieces of an array are disjoint and not empty; a punched level hides all of the base below it,
 //! and what is in the overlay below it was written after the punch.
 
+use super::shared::SharedMap;
 use core::ops::Bound;
 use dolmen_codec::verb::{NewValue, PunchScope, UpdateIod};
-use dolmen_types::{Key, Oid, Recx};
+use dolmen_types::{Oid, Recx};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// All buffered writes by place.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
-    /// Shared with reads under way, which see what was there when they began: only then is one copied to be changed.
+    /// Shared with reads under way, which see what was there when they began. A change of one that is shared copies the way
+    /// to the akey that it changes, and that akey.
     objects: BTreeMap<Oid, Arc<ObjectLayer>>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObjectLayer {
     pub(crate) punched: bool,
-    pub(crate) dkeys: BTreeMap<Key, DkeyLayer>,
+    pub(crate) dkeys: SharedMap<DkeyLayer>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DkeyLayer {
     pub(crate) punched: bool,
-    pub(crate) akeys: BTreeMap<Key, AkeyLayer>,
+    pub(crate) akeys: SharedMap<AkeyLayer>,
 }
 
 /// The buffered state of one akey.
@@ -80,8 +82,7 @@ impl Overlay {
 
     /// Applies one iod; `payload` holds its bytes.
     pub(crate) fn update(&mut self, oid: Oid, dkey: &[u8], iod: &UpdateIod<'_>, payload: &Arc<[u8]>) {
-        let dkey = self.object_mut(oid).dkeys.entry(Key::from_slice(dkey)).or_default();
-        let akey = dkey.akeys.entry(iod.akey.clone()).or_default();
+        let akey = self.object_mut(oid).dkeys.entry(dkey).akeys.entry(&iod.akey);
         match &iod.value {
             NewValue::Single(_) => akey.single = Some(Some(Arc::clone(payload))),
             NewValue::NoSingle => akey.single = Some(None),
@@ -97,14 +98,14 @@ impl Overlay {
     pub(crate) fn punch(&mut self, oid: Oid, scope: &PunchScope) {
         let object = self.object_mut(oid);
         match scope {
-            PunchScope::Object => *object = ObjectLayer { punched: true, dkeys: BTreeMap::new() },
+            PunchScope::Object => *object = ObjectLayer { punched: true, dkeys: SharedMap::default() },
             PunchScope::Dkey(dkey) => {
-                object.dkeys.insert(dkey.clone(), DkeyLayer { punched: true, akeys: BTreeMap::new() });
+                object.dkeys.insert(dkey, DkeyLayer { punched: true, akeys: SharedMap::default() });
             }
             PunchScope::Akeys(dkey, akeys) => {
-                let dkey = object.dkeys.entry(dkey.clone()).or_default();
+                let dkey = object.dkeys.entry(dkey);
                 for akey in akeys {
-                    dkey.akeys.insert(akey.clone(), AkeyLayer { punched: true, ..AkeyLayer::default() });
+                    dkey.akeys.insert(akey, AkeyLayer { punched: true, ..AkeyLayer::default() });
                 }
             }
         }
@@ -227,6 +228,7 @@ impl AkeyLayer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dolmen_types::Key;
     use proptest::prelude::*;
 
     /// The overlay against a plain map of records: `Some(None)` is a hole.
@@ -293,5 +295,38 @@ mod tests {
             &PunchScope::Akeys(Key::from_slice(b"d"), smallvec::smallvec![Key::from_slice(b"a")]),
         );
         assert!(!overlay.object(oid).unwrap().akey(b"d", b"a").0.unwrap().has_single());
+    }
+
+    fn single(akey: u64) -> UpdateIod<'static> {
+        let value = NewValue::Single(dolmen_codec::verb::Payload::Ref(b"v"));
+        UpdateIod { akey: Key::from_slice(&akey.to_be_bytes()), cond: dolmen_types::Cond::NONE, value }
+    }
+
+    #[test]
+    fn a_write_beside_reads_under_way_copies_one_akey_however_much_is_buffered() {
+        const COUNT: u64 = 600;
+        let (mut overlay, oid, payload) = (Overlay::default(), Oid { hi: 1, lo: 2 }, Arc::from(&b"v"[..]));
+        let dkey = |number: u64| (number % 20).to_be_bytes();
+        let mut under_way = Vec::new();
+        for number in 0..COUNT {
+            overlay.update(oid, &dkey(number), &single(number), &payload);
+            under_way.push(overlay.only(oid));
+        }
+        for number in 0..COUNT {
+            let before = Arc::clone(overlay.object(oid).unwrap());
+            // Of a dkey that was written before, of an akey that was, and of others.
+            overlay.update(oid, &dkey(number), &single(number * 2), &payload);
+            let after = overlay.object(oid).unwrap();
+            let (nodes, dkeys) = after.dkeys.apart_from(&before.dkeys);
+            assert!(nodes <= 8 && dkeys == 1, "{nodes} nodes, {dkeys} dkeys");
+            let akeys = |object: &ObjectLayer| object.dkey(&dkey(number)).0.unwrap().akeys.clone();
+            let (nodes, akeys) = akeys(after).apart_from(&akeys(&before));
+            assert!(nodes <= 10 && akeys == 1, "{nodes} nodes, {akeys} akeys");
+        }
+        for (number, seen) in (0..).zip(&under_way) {
+            let object = seen.object(oid).unwrap();
+            let akeys: usize = object.dkeys.values().map(|dkey| dkey.akeys.keys().count()).sum();
+            assert_eq!(akeys, number + 1, "what a read sees is what was there when it began");
+        }
     }
 }
