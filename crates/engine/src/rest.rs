@@ -39,8 +39,8 @@ enum Covered {
     Unknown,
     /// It failed.
     Nothing,
-    /// It left what was too new for it, above this horizon.
-    Part(Epoch),
+    /// It left what was too new for it, above this horizon, when the checkpoints had counted so many `changes`.
+    Part(Epoch, u64),
     /// Everything, when the checkpoints had counted so many `changes`.
     All(u64),
 }
@@ -152,7 +152,7 @@ impl Target {
         match self.rest.covered {
             Covered::All(changes) => changes != self.checkpoint.changes,
             Covered::Nothing => true,
-            Covered::Part(before) => horizon > before,
+            Covered::Part(before, changes) => horizon > before || changes != self.checkpoint.changes,
             Covered::Unknown => self.conts.iter().any(|cont| cont.state.aggregated < reach),
         }
     }
@@ -201,8 +201,11 @@ impl Target {
     fn end_at_rest(&mut self, round: &Round) {
         self.rest.ended_ns = self.epochs.now_ns();
         self.rest.pause = self.rest.spent.saturating_mul(PAUSE_ROUNDS);
-        self.rest.covered =
-            if round.covers_all { Covered::All(round.changes) } else { Covered::Part(round.horizon) };
+        self.rest.covered = if round.covers_all {
+            Covered::All(round.changes)
+        } else {
+            Covered::Part(round.horizon, round.changes)
+        };
         self.store.bulk.ready.disturb();
     }
 
