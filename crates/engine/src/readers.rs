@@ -68,7 +68,7 @@ mod tests {
     fn the_oldest_that_may_go_on_is_kept_until_it_ends_or_is_too_old() {
         let mut readers = Readers::default();
         assert_eq!(readers.oldest(Epoch(1)), None);
-        [30, 20, 20, 40].map(Epoch).map(|epoch| readers.note(epoch));
+        [30, 20, 20, 40].into_iter().for_each(|epoch| readers.note(Epoch(epoch)));
         assert_eq!(readers.oldest(Epoch(1)), Some(Epoch(20)));
         readers.forget(Epoch(20));
         assert_eq!(readers.oldest(Epoch(1)), Some(Epoch(30)));
