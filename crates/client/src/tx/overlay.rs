@@ -299,14 +299,14 @@ mod tests {
 
     fn single(akey: u64) -> UpdateIod<'static> {
         let value = NewValue::Single(dolmen_codec::verb::Payload::Ref(b"v"));
-        UpdateIod { akey: Key::from_slice(&akey.to_be_bytes()), cond: dolmen_types::Cond::NONE, value }
+        UpdateIod { akey: Key::from_slice(&akey.to_le_bytes()), cond: dolmen_types::Cond::NONE, value }
     }
 
     #[test]
     fn a_write_beside_reads_under_way_copies_one_akey_however_much_is_buffered() {
         const COUNT: u64 = 600;
         let (mut overlay, oid, payload) = (Overlay::default(), Oid { hi: 1, lo: 2 }, Arc::from(&b"v"[..]));
-        let dkey = |number: u64| (number % 20).to_be_bytes();
+        let dkey = |number: u64| (number % 20).to_le_bytes();
         let mut under_way = Vec::new();
         for number in 0..COUNT {
             overlay.update(oid, &dkey(number), &single(number), &payload);

@@ -251,13 +251,13 @@ pub(crate) mod tests {
     #[test]
     fn a_change_copies_the_way_to_it_and_no_other_value() {
         let mut map = SharedMap::<u32>::default();
-        (0..1000_u32).for_each(|key| map.insert(&key.to_be_bytes(), key));
+        (0..1000_u32).for_each(|key| map.insert(&key.to_le_bytes(), key));
         // A tree of so many that is balanced like this has no more levels.
         let levels = check(&map.root);
         assert!(levels <= 14, "{levels}");
         for key in 0..1100_u32 {
             let before = map.clone();
-            *map.entry(&key.to_be_bytes()) += 1;
+            *map.entry(&key.to_le_bytes()) += 1;
             let (nodes, values) = map.apart_from(&before);
             assert!(nodes <= 16 && values == 1, "{nodes} nodes, {values} values");
         }
