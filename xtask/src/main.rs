@@ -11,6 +11,7 @@ mod bounded;
 mod capi;
 mod clients;
 mod deny;
+mod machine;
 mod mutants;
 mod soak;
 mod source;
@@ -30,7 +31,8 @@ usage: cargo xtask <command>
                     the C libraries, headers and pkg-config file, built and put below DIR, or below D for now
   clients --prefix P --ior I --mdtest M [--fio F] [--io500 I --find F [--io500-only]] [--rounds N]
                     unmodified IOR and mdtest, built elsewhere, through the libraries below P and through POSIX on tmpfs
-  test [ARGUMENTS]  all tests: what hangs is killed and shown, what fails is run once more by itself and named as unsteady
+  test [ARGUMENTS]  all tests: what hangs is killed and shown, what fails is run once more by itself and named as unsteady,
+                    what this machine does not let them test is named
   tools             the system's programs that tests run: installed by apt-get where they are missing
   deny              check licences, bans and sources of the dependencies with cargo-deny, installed if missing
   mutants           put each fault of mutants/ into a copy of the tree and see that the tests named for it fail

@@ -3,7 +3,11 @@
 //! Cargo is told to start each test program through this one (`cargo xtask tested PROGRAM ARGUMENTS...`), which kills what says
 //! nothing for too long, shows where it hung, and runs each test that failed or did not end once more by itself. A test that
 //! passes then is unsteady: the run goes on, but names it at its end, since it is a fault of the test or of what it tests.
+//!
+//! What the machine lets tests do, above all mounting file systems, is required of them ([`machine`]). What could not be tested
+//! is named at the end.
 
+use crate::machine;
 use crate::source;
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
@@ -33,27 +37,48 @@ const UNSTEADY: &str = "unsteady-tests.txt";
 /// Variable that says which file that is.
 const UNSTEADY_VARIABLE: &str = "DOLMEN_UNSTEADY_TESTS";
 
+/// Where tests say what they could not test, and the variable that says where that is.
+const UNTESTED: &str = "untested.txt";
+const UNTESTED_VARIABLE: &str = "DOLMEN_UNTESTED";
+
 /// Runs `cargo test --workspace` with these arguments; `false` if a test failed twice.
 pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     let own = std::env::current_exe().context("cannot tell where this program is")?;
     let folder = own.parent().context("a program lies in a folder")?;
-    let unsteady = folder.join(UNSTEADY);
-    File::create(&unsteady).with_context(|| format!("cannot write {}", unsteady.display()))?;
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["test", "--workspace", "--no-fail-fast"])
-        .args(arguments)
-        .current_dir(source::root()?)
-        .env(runner_variable()?, format!("{} tested", own.display()))
-        .env(UNSTEADY_VARIABLE, &unsteady)
-        .status()
-        .context("cannot run cargo")?;
+    let [unsteady, untested] = [UNSTEADY, UNTESTED].map(|name| folder.join(name));
+    for list in [&unsteady, &untested] {
+        File::create(list).with_context(|| format!("cannot write {}", list.display()))?;
+    }
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["test", "--workspace", "--no-fail-fast"]).args(arguments).current_dir(source::root()?);
+    cargo.env(runner_variable()?, format!("{} tested", own.display()));
+    cargo.env(UNSTEADY_VARIABLE, &unsteady).env(UNTESTED_VARIABLE, &untested);
+    for ability in machine::abilities(folder)? {
+        println!("{}: {}", ability.what, if ability.is_there { "yes, so it is required" } else { "no" });
+        if ability.is_there {
+            cargo.env(ability.variable, "required");
+        }
+    }
+    let status = cargo.status().context("cannot run cargo")?;
     let names = std::fs::read_to_string(&unsteady).context("cannot read the unsteady tests")?;
     if names.is_empty() {
         println!("no test was unsteady");
     } else {
         println!("unsteady, to be mended (failed once, passed when run by itself):\n{names}");
     }
+    let lines = std::fs::read_to_string(&untested).context("cannot read what was not tested")?;
+    print!("{}", summary(&lines));
     Ok(status.success())
+}
+
+/// What is said at the end of what was not tested, each reason once.
+fn summary(lines: &str) -> String {
+    let lines: BTreeSet<&str> = lines.lines().collect();
+    if lines.is_empty() {
+        return "no test was left out for want of what it takes\n".to_owned();
+    }
+    let all: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    format!("NOT TESTED on this machine, {} in all, although they are told as `ok`:\n{all}", lines.len())
 }
 
 /// The variable by which Cargo is told what to start this machine's programs with.
@@ -277,6 +302,19 @@ mod tests {
     fn lines_tell_which_tests_failed() {
         assert_eq!(ended(TEXT, "FAILED").collect::<Vec<_>>(), ["b"]);
         assert_eq!(ended(TEXT, "ok").collect::<Vec<_>>(), ["a::ok"]);
+    }
+
+    #[test]
+    fn what_was_not_tested_is_named_at_the_end() {
+        let said = summary(
+            "  not tested here: b: no device\n  not tested here: a: no device\n  not tested here: b: no device\n",
+        );
+        assert!(said.starts_with("NOT TESTED on this machine, 2 in all"), "{said}");
+        assert!(
+            said.ends_with("  not tested here: a: no device\n  not tested here: b: no device\n"),
+            "{said}"
+        );
+        assert!(summary("").starts_with("no test was left out"));
     }
 
     #[test]

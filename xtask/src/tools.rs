@@ -24,6 +24,8 @@ const TOOLS: &[Tool] = &[
     Tool { program: "setpriv", package: "util-linux" },
     Tool { program: "sqlite3", package: "sqlite3" },
     Tool { program: "stress-ng", package: "stress-ng" },
+    Tool { program: "tar", package: "tar" },
+    Tool { program: "unshare", package: "util-linux" },
     Tool { program: "valgrind", package: "valgrind" },
 ];
 
@@ -47,6 +49,11 @@ pub(crate) fn run() -> Result<bool> {
         println!("tools: install the packages {} (as Debian calls them), and try again", left.join(" "));
     }
     Ok(left.is_empty())
+}
+
+/// Whether all of them are there.
+pub(crate) fn are_all_there() -> bool {
+    missing().is_empty()
 }
 
 /// The packages of the programs that are not there.

@@ -30,3 +30,4 @@ mod snapshots;
 mod told;
 mod tour;
 mod unit;
+mod untested;
