@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 /// The list of a system of engines in `r0`, `r1`, … of a place.
-fn list(place: &Place, count: u32) {
+pub(crate) fn list(place: &Place, count: u32) {
     let engine = |rank: u32| {
         let dir = place.path(&format!("r{rank}"));
         std::fs::create_dir(&dir).unwrap();
@@ -18,7 +18,7 @@ fn list(place: &Place, count: u32) {
     std::fs::write(place.path("system.toml"), format!("name = \"lab\"\n{engines}")).unwrap();
 }
 
-fn serve(place: &Place, rank: u32) -> Daemon {
+pub(crate) fn serve(place: &Place, rank: u32) -> Daemon {
     let (dir, number) = (format!("r{rank}"), rank.to_string());
     Daemon::start_in(place, &dir, &["--system", "system.toml", "--rank", &number])
 }

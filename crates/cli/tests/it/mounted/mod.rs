@@ -4,9 +4,12 @@
 //! that kills its process after a while, which ends all that wait for it with an error; and programs that are run on a mount are
 //! run by [`limited`]. While a mount's daemon is dead or stands still, no file of that mount is open in this process: whatever any
 //! test starts has the files of this process for a moment and closes them, which would wait for that daemon.
+//!
+//! Where nothing can be mounted that is said, and is an error if mounts are required ([`untested`]).
 
 mod bad_input;
 mod caching;
+mod databases;
 mod files;
 mod listing;
 mod locks;
@@ -16,13 +19,17 @@ mod outages;
 mod owners;
 mod random;
 mod script;
+mod several;
 mod snapshots;
+mod stuck;
 mod suites;
 mod times;
+mod trees;
 mod unprivileged;
 
 use crate::common::{Place, amount};
 use crate::served::Daemon;
+use crate::untested::untested;
 use core::fmt::Write as _;
 use core::time::Duration;
 use dolmen_env::{Clock, KernelDevice, MountRequest, RealClock};
@@ -33,12 +40,14 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 
 /// After so long a mount's process is killed, whatever it is used for.
 const GUARD: Duration = Duration::from_secs(300);
 /// How long to wait for what takes a moment.
 const MOMENT: Duration = Duration::from_secs(30);
+/// How long to wait for what others may hold up.
+const MINUTE: Duration = Duration::from_secs(60);
 const REST: Duration = Duration::from_millis(5);
 
 /// A container that is mounted in `mnt` beside the directory of its pools, and maybe a daemon that serves these.
@@ -64,10 +73,29 @@ pub(super) fn can_mount(name: &str) -> bool {
             true
         }
         Err(error) => {
-            eprintln!("nothing can be mounted here, so nothing is tested: {error}");
+            untested("DOLMEN_TEST_MOUNTS", &format!("nothing can be mounted: {error}"));
             false
         }
     }
+}
+
+/// Whether a program is there that this test takes; `cargo xtask tools` lists them.
+pub(super) fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    if !is_there {
+        untested("DOLMEN_TEST_TOOLS", &format!("{program} is not installed"));
+    }
+    is_there
+}
+
+/// Whether this process can act as several users.
+pub(super) fn can_be_others() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        untested("DOLMEN_TEST_USERS", "only root can be several users");
+    }
+    is_root
 }
 
 impl Mounted {
@@ -122,6 +150,21 @@ impl Mounted {
         &mut self.mounts[0]
     }
 
+    /// Kills the daemon that serves the pool, and starts the next one. No file of a mount may be open in this process.
+    pub(super) fn next_daemon(&mut self) {
+        drop(self.daemon.take());
+        self.daemon = Some(Daemon::start_in(&self.place, "sys", &[]));
+    }
+
+    /// Kills the process of the first mount, and mounts anew in its place.
+    pub(super) fn next_first(&mut self, args: &[&str]) {
+        self.first().signal(Signal::SIGKILL);
+        self.first().ends();
+        unmounted(&self.place, "mnt");
+        drop(self.mounts.remove(0));
+        self.mounts.insert(0, Mount::start(&self.place, "mnt", args));
+    }
+
     /// Takes all mounts away, as a user does.
     pub(super) fn unmount(&mut self) {
         for mut mount in self.mounts.drain(..) {
@@ -151,10 +194,15 @@ pub(super) struct Mount {
 
 impl Mount {
     fn start(place: &Place, dir: &str, args: &[&str]) -> Self {
+        Self::of_pool(place, "sys/p", dir, args)
+    }
+
+    /// The container `c` of any pool.
+    pub(super) fn of_pool(place: &Place, pool: &str, dir: &str, args: &[&str]) -> Self {
         let path = place.path(dir);
         fs::create_dir_all(&path).unwrap();
         let log = place.path(&format!("{dir}.log"));
-        let words = [&["mount", "sys/p", "c", dir, "--foreground"], args].concat();
+        let words = [&["mount", pool, "c", dir, "--foreground"], args].concat();
         let mut command = place.command(&words);
         command.stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap());
         let mut child = command.spawn().unwrap();
@@ -246,7 +294,7 @@ fn guard(server: u32, dir: PathBuf) -> SyncSender<()> {
     let watch = move || {
         // Long runs make a directory of so many entries.
         let limit = GUARD + Duration::from_millis(amount("MOUNT_ENTRIES", 0));
-        if waits.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        if waits.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
             eprintln!("a mount is broken off after {limit:?}\n{}", stacks(server));
             break_off(server, &dir);
         }

@@ -1,6 +1,6 @@
 //! Who may do what in a mount, and whose is what is made.
 
-use super::{Mounted, limited};
+use super::{Mounted, can_be_others, limited};
 use core::time::Duration;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -25,8 +25,7 @@ fn user(uid: u32, gid: u32) -> Command {
 
 #[test]
 fn what_a_user_makes_is_his_and_others_may_do_what_its_mode_says() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("only root can be several users, so nothing is tested");
+    if !can_be_others() {
         return;
     }
     let Some(mounted) = Mounted::served("owners", &["--allow-other", "--cache-timeout", "0"]) else { return };
@@ -64,8 +63,7 @@ fn what_a_user_makes_is_his_and_others_may_do_what_its_mode_says() {
 
 #[test]
 fn others_are_kept_out_unless_they_are_let_in() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("only root can be several users, so nothing is tested");
+    if !can_be_others() {
         return;
     }
     let Some(mounted) = Mounted::alone("kept-out", &[]) else { return };
@@ -79,8 +77,7 @@ fn others_are_kept_out_unless_they_are_let_in() {
 #[test]
 fn access_control_lists_have_a_say_and_are_handed_down() {
     use rustix::fs::{XattrFlags, setxattr};
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("only root can be several users, so nothing is tested");
+    if !can_be_others() {
         return;
     }
     let Some(mounted) = Mounted::served("lists", &["--allow-other", "--cache-timeout", "0"]) else { return };
@@ -112,8 +109,7 @@ fn access_control_lists_have_a_say_and_are_handed_down() {
 
 #[test]
 fn a_group_is_given_by_who_is_in_it_and_a_program_that_changes_hands_loses_its_rights() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("only root can be several users, so nothing is tested");
+    if !can_be_others() {
         return;
     }
     let Some(mounted) = Mounted::served("groups", &["--allow-other", "--cache-timeout", "0"]) else { return };

@@ -1,8 +1,9 @@
-//! Programs that others have written to try file systems, and everyday ones, on a mount. Where a program is not installed, it is said
-//! and nothing is tested; `cargo xtask tools` lists them.
+//! Programs that others have written to try file systems, and everyday ones, on a mount. Where a program is not installed, it is
+//! said and nothing is tested, unless it has to be; `cargo xtask tools` lists them.
 
-use super::{MOMENT, Mounted, Running, limited, shell, wait_until};
+use super::{Mounted, has, limited, shell};
 use crate::common::{amount, make_tree};
+use crate::untested::untested;
 use core::time::Duration;
 use std::fs;
 use std::path::Path;
@@ -13,18 +14,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// How long a stressor goes on, unless `MOUNT_SECONDS` says otherwise; what it has made is removed after that.
 const SECONDS: u64 = 2;
 
-/// Whether a program is there.
-fn has(program: &str) -> bool {
-    let dirs = ["/usr/bin", "/usr/local/bin", "/bin"];
-    let is_there = dirs.iter().any(|dir| Path::new(dir).join(program).exists());
-    if !is_there {
-        eprintln!("{program} is not installed, so nothing is tested with it");
-    }
-    is_there
-}
-
 /// Runs a program, which must succeed; what it prints.
-fn ran(mounted: &Mounted, command: &Command) -> String {
+pub(super) fn ran(mounted: &Mounted, command: &Command) -> String {
     let output = limited(mounted, command, LIMIT);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{command:?}\n{}\n{}", text(&output.stdout), text(&output.stderr));
@@ -104,8 +95,11 @@ fn fio_reads_back_what_it_has_written_by_calls_by_mapping_and_at_depth() {
 #[test]
 fn dbench_finds_what_a_file_server_needs() {
     const LOAD: &str = "/usr/share/dbench/client.txt";
-    if !has("dbench") || !Path::new(LOAD).exists() {
+    if !has("dbench") {
         return;
+    }
+    if !Path::new(LOAD).exists() {
+        return untested("DOLMEN_TEST_TOOLS", &format!("dbench has come without {LOAD}"));
     }
     let Some(mounted) = Mounted::served("dbench", &[]) else { return };
     let mut dbench = Command::new("dbench");
@@ -174,37 +168,57 @@ fn a_repository_is_cloned_and_a_program_is_built_and_run() {
     mounted.finish();
 }
 
+/// A repository of one crate of this workspace, which takes others from the registry.
+fn crate_repository(dir: &Path) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let one = manifest.replace(r#"members = ["crates/*", "xtask"]"#, r#"members = ["crates/types"]"#);
+    assert_ne!(one, manifest);
+    fs::create_dir_all(dir.join("crates")).unwrap();
+    fs::write(dir.join("Cargo.toml"), one).unwrap();
+    fs::copy(root.join("Cargo.lock"), dir.join("Cargo.lock")).unwrap();
+    fs::write(dir.join(".gitignore"), "target\n").unwrap();
+    let copied = Command::new("cp").arg("-r").arg(root.join("crates/types")).arg(dir.join("crates")).status();
+    assert!(copied.unwrap().success());
+}
+
 #[test]
-fn a_database_has_after_a_kill_what_it_has_committed() {
-    if !has("sqlite3") {
+fn a_crate_with_dependencies_is_cloned_and_built_and_passes_its_tests() {
+    if !has("git") {
         return;
     }
-    let Some(mounted) = Mounted::served("sqlite", &[]) else { return };
-    let database = mounted.path("db").display().to_string();
-    for (round, journal) in ["delete", "truncate", "delete"].into_iter().enumerate() {
-        let script = mounted.place.path("script");
-        let mut lines =
-            format!("pragma journal_mode={journal};\ncreate table if not exists t(round, n, stone);\n");
-        for n in 0..5000 {
-            lines.push_str(&format!(
-                "insert into t values({round}, {n}, hex(randomblob(300)));\nselect 'done', {n};\n"
-            ));
-        }
-        fs::write(&script, lines).unwrap();
-        let (input, said) = (fs::File::open(&script).unwrap(), mounted.place.path("said"));
-        let mut sqlite = Command::new("sqlite3");
-        let spawned = sqlite.arg(&database).stdin(input).stdout(fs::File::create(&said).unwrap()).spawn();
-        let mut child = Running(spawned.unwrap());
-        let done =
-            || fs::read_to_string(&said).unwrap().lines().filter(|line| line.starts_with("done")).count();
-        wait_until("some rows are stored", || done() >= 5 || child.is_over());
-        child.kill();
-        let last = done();
-        let query =
-            format!("pragma integrity_check; select count(*) >= {last} from t where round = {round};");
-        let mut check = Command::new("sqlite3");
-        let output = limited(&mounted, check.arg(&database).arg(query), MOMENT);
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n1\n", "round {round}: {last} rows");
+    let Some(mounted) = Mounted::served("crate", &[]) else { return };
+    let first = mounted.place.path("first");
+    crate_repository(&first);
+    let git = "git -c user.name=a -c user.email=a@b -c init.defaultBranch=main";
+    let line = format!("cd {0}; {git} init -q; git add .; {git} commit -qm one", first.display());
+    shell(&mounted, &line);
+    shell(&mounted, &format!("git clone -q {} work; cd work; git fsck --strict", first.display()));
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_unset| "cargo".to_owned());
+    let built = || {
+        let mut test = Command::new(&cargo);
+        test.args(["test", "--offline", "--lib"]).current_dir(mounted.path("work"));
+        test.env_remove("CARGO_TARGET_DIR").env("GIT_CEILING_DIRECTORIES", mounted.path(""));
+        // Optimised code would take longer to make than the mount to hold it.
+        test.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
+        let output = limited(&mounted, &test, LIMIT);
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        let text = text.concat();
+        assert!(output.status.success() && text.contains("test result: ok"), "{text}");
+        text
+    };
+    let text = built();
+    for name in ["zerocopy", "smallvec", "dolmen-types"] {
+        assert!(text.contains(&format!("Compiling {name} ")), "{text}");
     }
+    // By the times of files nothing is to be done now, and one crate when one of its files was changed.
+    assert!(!built().contains("Compiling"), "nothing was changed");
+    shell(
+        &mounted,
+        "cd work; echo '// A line more.' >> crates/types/src/lib.rs; git diff --stat | grep -q lib.rs",
+    );
+    assert_eq!(built().matches("Compiling").count(), 1);
+    // What was built is not in the repository, and a clean tree is clean.
+    assert_eq!(shell(&mounted, "cd work; git checkout -q .; git status --short -uno"), "");
     mounted.finish();
 }

@@ -4,8 +4,9 @@
 //! `/etc/fuse.conf` says what the test wants, and the files of the test are where everybody can reach them. All of it, the
 //! processes and the mounts, is gone when its first process is killed.
 
-use super::{MOMENT, Running, can_mount, ended, pid};
+use super::{MOMENT, Running, can_be_others, can_mount, ended, has, pid};
 use crate::common::{Place, Ran};
+use crate::untested::untested;
 use nix::sys::signal::{Signal, kill};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -40,10 +41,7 @@ struct View {
 impl View {
     /// A view with a pool of the user's, and a container in it; `None` where no such view can be made.
     fn new(name: &str, fuse_conf: &str) -> Option<Self> {
-        let has_helper =
-            ["/usr/bin/fusermount3", "/bin/fusermount3"].iter().any(|path| fs::exists(path).unwrap());
-        if !rustix::process::geteuid().is_root() || !has_helper || !can_mount(name) {
-            eprintln!("this takes root, to be other users, and fusermount3; nothing is tested");
+        if !can_be_others() || !has("fusermount3") || !can_mount(name) {
             return None;
         }
         let place = Place::new(&format!("unprivileged-{name}"));
@@ -72,7 +70,7 @@ impl View {
         super::wait_until("the view is there", || place.path("ready").exists() || first.is_over());
         if first.is_over() {
             let said = fs::read_to_string(place.path("view.log")).unwrap();
-            eprintln!("no view of its own can be made here, so nothing is tested: {said}");
+            untested("DOLMEN_TEST_USERS", &format!("no view of its own can be made: {said}"));
             return None;
         }
         let children = format!("/proc/{0}/task/{0}/children", first.0.id());

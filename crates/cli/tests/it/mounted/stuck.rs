@@ -1,0 +1,211 @@
+//! Processes that wait in a mount whose store does not answer: in whatever call they wait, none stays for good.
+
+use super::script::Script;
+use super::{Mount, Mounted, Running, can_mount, has, nanoseconds, pid, shell, unmounted};
+use crate::common::{Place, bytes};
+use crate::engines;
+use crate::served::Daemon;
+use core::time::Duration;
+use dolmen_env::{Clock, RealClock};
+use nix::sys::signal::{Signal, kill};
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// Within so long whoever was killed has ended: a second, and what a machine with much else to do takes.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Has a file in the mount, and does one thing with it when it is told to.
+const USER: &str = "
+import mmap, os, sys
+what, path = sys.argv[1:]
+fd = os.open(path, os.O_RDONLY if what == 'exec' else os.O_RDWR)
+if what in ('fault', 'msync', 'unmap', 'exit'):
+    memory = mmap.mmap(fd, 4 << 20)
+if what in ('msync', 'unmap', 'exit'):
+    memory[0]
+if what in ('fsync', 'close'):
+    os.pwrite(fd, b'x', 0)
+print('ready', flush=True)
+sys.stdin.readline()
+if what == 'fault': memory[2 << 20]
+if what in ('msync', 'unmap', 'exit'): memory[0] = 1
+if what == 'msync': memory.flush()
+if what == 'unmap': memory.close()
+if what == 'exit': os._exit(0)
+if what == 'exec': os.execv(path, [path, '600'])
+if what == 'fsync': os.fsync(fd)
+if what == 'close': os.close(fd)
+if what == 'read': os.pread(fd, 100, 0)
+if what == 'write': os.pwrite(fd, b'y', 0)
+if what == 'rename': os.rename(path, path + '.new')
+if what == 'look': os.path.exists(path + '.none')
+print('done', flush=True)
+";
+
+/// What waits for the store and hears of a signal.
+const CALLS: [&str; 8] = ["close", "exec", "fault", "fsync", "read", "rename", "look", "write"];
+/// What waits until changed memory is stored: for that the system hears no signal.
+const FLUSHES: [&str; 3] = ["msync", "unmap", "exit"];
+
+/// Each has a file in a directory of its own, so that none waits for another.
+fn users(mounted: &Mounted, calls: &[&'static str]) -> Vec<(&'static str, Script)> {
+    let user = |what: &&'static str| {
+        let dir = mounted.path(what);
+        fs::create_dir(&dir).unwrap();
+        let file = dir.join("f");
+        // By another process: of what was open to be written here, a child of another test has a copy for a moment.
+        let line = match *what {
+            "exec" => format!("cp /bin/sleep {0}; chmod 755 {0}", file.display()),
+            _ => format!("head -c 4194304 /dev/zero > {}", file.display()),
+        };
+        shell(mounted, &line);
+        (*what, Script::logged(&mounted.place, what, USER, &[*what, file.to_str().unwrap()]))
+    };
+    let users: Vec<_> = calls.iter().map(user).collect();
+    for (what, user) in &users {
+        assert_eq!(user.said(), "ready", "{what}");
+    }
+    users
+}
+
+/// Has all of them wait.
+fn begin(users: &mut [(&'static str, Script)]) {
+    for (_, user) in users.iter_mut() {
+        user.ask("go");
+    }
+    // They wait by now, or will: either way none has got on.
+    dolmen_env::wait(Duration::from_millis(500));
+    for (what, user) in users {
+        assert!(user.has_said_nothing() && !user.running.is_over(), "{what} waits for the store");
+    }
+}
+
+fn kill_all(users: &mut [(&'static str, Script)]) {
+    for (_, user) in users {
+        user.running.0.kill().unwrap();
+    }
+}
+
+/// All have ended after so long, whether well or not.
+fn all_end<'a>(users: impl Iterator<Item = (&'a str, &'a mut Running)>, limit: Duration) {
+    let end_ns = RealClock.monotonic_ns() + nanoseconds(limit);
+    for (what, user) in users {
+        while !user.is_over() {
+            assert!(
+                RealClock.monotonic_ns() < end_ns,
+                "{what} has not ended after {limit:?}\n{}",
+                super::stacks(user.0.id())
+            );
+            std::thread::park_timeout(super::REST);
+        }
+    }
+}
+
+fn running<'a>(users: &'a mut [(&'static str, Script)]) -> impl Iterator<Item = (&'a str, &'a mut Running)> {
+    users.iter_mut().map(|(what, user)| (*what, &mut user.running))
+}
+
+/// Contents are remembered, and so are names that are there: who renames something waits for just that. More wait than there are
+/// threads.
+fn mounted(name: &str, deadline: &str) -> Option<Mounted> {
+    if !has("python3") {
+        return None;
+    }
+    Mounted::served(
+        name,
+        &["--cache", "data", "--cache-timeout", "600", "--threads", "4", "--deadline", deadline],
+    )
+}
+
+fn signal_daemon(mounted: &Mounted, signal: Signal) {
+    kill(pid(mounted.daemon.as_ref().unwrap().child.id()), signal).unwrap();
+}
+
+#[test]
+fn who_waits_for_a_silent_daemon_can_be_killed_in_every_call() {
+    let Some(mounted) = mounted("stuck-silent", "600") else { return };
+    let mut users = users(&mounted, &CALLS);
+    signal_daemon(&mounted, Signal::SIGSTOP);
+    begin(&mut users);
+    kill_all(&mut users);
+    all_end(running(&mut users), SOON);
+    signal_daemon(&mounted, Signal::SIGCONT);
+    assert_eq!(shell(&mounted, "cat read/f | wc -c"), "4194304\n");
+    mounted.finish();
+}
+
+#[test]
+fn who_waits_for_a_dead_daemon_can_be_killed_in_every_call() {
+    let Some(mut mounted) = mounted("stuck-dead", "600") else { return };
+    let mut users = users(&mounted, &CALLS);
+    drop(mounted.daemon.take());
+    begin(&mut users);
+    kill_all(&mut users);
+    all_end(running(&mut users), SOON);
+    mounted.daemon = Some(Daemon::start_in(&mounted.place, "sys", &[]));
+    assert_eq!(shell(&mounted, "cat read/f | wc -c"), "4194304\n");
+    mounted.finish();
+}
+
+#[test]
+fn memory_that_was_changed_holds_nobody_longer_than_the_deadline() {
+    let Some(mounted) = mounted("stuck-memory", "6") else { return };
+    let mut users = users(&mounted, &FLUSHES);
+    signal_daemon(&mounted, Signal::SIGSTOP);
+    begin(&mut users);
+    kill_all(&mut users);
+    all_end(running(&mut users), Duration::from_secs(6) + SOON);
+    signal_daemon(&mounted, Signal::SIGCONT);
+    assert_eq!(shell(&mounted, "cat msync/f | wc -c"), "4194304\n");
+    mounted.finish();
+}
+
+#[test]
+fn nobody_waits_for_a_mount_whose_process_is_killed() {
+    let Some(mut mounted) = mounted("stuck-killed", "600") else { return };
+    let mut users = users(&mounted, &[&CALLS[..], &FLUSHES].concat());
+    signal_daemon(&mounted, Signal::SIGSTOP);
+    begin(&mut users);
+    mounted.first().signal(Signal::SIGKILL);
+    // Nobody has to kill them.
+    all_end(running(&mut users), SOON);
+    signal_daemon(&mounted, Signal::SIGCONT);
+    mounted.next_first(&[]);
+    assert_eq!(shell(&mounted, "cat read/f | wc -c"), "4194304\n");
+    mounted.finish();
+}
+
+#[test]
+fn one_dead_engine_of_two_leaves_nobody_who_cannot_be_killed() {
+    const FILES: u8 = 16;
+    if !can_mount("stuck-engines") {
+        return;
+    }
+    let place = Place::new("mounted-engines");
+    engines::list(&place, 2);
+    let (_first, second) = (engines::serve(&place, 0), engines::serve(&place, 1));
+    let system = format!("unix:{}", place.path("r0/dolmen.sock").display());
+    place.ok(&["dmg", "-G", &system, "pool", "create", "tank", "--size", "4GB"]);
+    let pool = format!("{system}/tank");
+    place.ok(&["cont", "create", &pool, "c", "--type", "POSIX"]);
+    let mut mount = Mount::of_pool(&place, &pool, "mnt", &["--cache", "off", "--deadline", "600"]);
+    let file = |n: u8| mount.dir.join(format!("f{n}"));
+    for n in 0..FILES {
+        fs::write(file(n), bytes(100_000, u64::from(n))).unwrap();
+    }
+    drop(second);
+    let reader = |n: u8| Running::of(Command::new("cat").arg(file(n)).stdout(Stdio::null()));
+    let mut readers: Vec<_> = (0..FILES).map(reader).collect();
+    dolmen_env::wait(Duration::from_secs(1));
+    assert!(readers.iter_mut().any(|reader| !reader.is_over()), "some wait for what the dead engine has");
+    for reader in &mut readers {
+        reader.0.kill().unwrap();
+    }
+    all_end(readers.iter_mut().map(|reader| ("cat", reader)), SOON);
+    let _again = engines::serve(&place, 1);
+    for n in 0..FILES {
+        assert!(fs::read(file(n)).unwrap() == bytes(100_000, u64::from(n)), "file {n}");
+    }
+    unmounted(&place, "mnt");
+    mount.ends();
+}
