@@ -119,11 +119,6 @@ impl Answered {
         self.dir.path().join(DIRECTORY).join(NAME)
     }
 
-    /// Whether the system's directory is where it was when the daemon was started.
-    pub(crate) fn is_in_place(&self) -> bool {
-        self.dir.has_its_name()
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,7 +7,7 @@ use crate::kept::{Comer, Kept};
 use crate::lease::{Alone, Lease, PartLease};
 use crate::notes::{Notes, Verdict};
 use crate::peers::{Peers, difference};
-use crate::pools::Pools;
+use crate::pools::{ERRNO_STALE, Pools};
 use crate::settings::Settings;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -34,8 +34,6 @@ const BODY_BYTES_MAX: u32 = {
 
 /// `EIO`: the machine gives no randomness.
 const ERRNO_IO: i32 = 5;
-/// And for a directory that is not where it was.
-const ERRNO_STALE: i32 = 116;
 
 /// How long a daemon may take to answer before it is taken for dead.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -111,7 +109,7 @@ impl Daemon {
         let peers = Peers::new(settings.rank, settings.engines.clone(), settings.certs.clone());
         let note: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(note);
         let told = Arc::clone(&note);
-        let kept = Kept::of(&settings.dir, move |text| told(text));
+        let kept = Kept::of(&dir, move |text| told(text));
         let shared = Arc::new(Shared {
             pools: Pools::new(&dir, settings.open_options(), peers, kept),
             name: settings.name.clone(),
@@ -195,14 +193,17 @@ impl Daemon {
 
     fn shut(&mut self) -> core::result::Result<(), dolmen_local::Error> {
         let Some(server) = self.server.take() else { return Ok(()) };
+        let pools = &self.shared.pools;
         for address in &self.addresses {
-            if let Address::Unix(path) = address {
+            if let Address::Unix(path) = address
+                && pools.is_own_name(path)
+            {
                 // Ignored: a name that is left is removed by the next daemon.
                 let _removed = dolmen_env::remove_socket(path);
             }
         }
         // Ignored: as above.
-        let _unsigned = self.sign.take().map(|sign| dolmen_env::unlink_socket(&sign));
+        let _unsigned = self.sign.take().filter(|sign| pools.is_own_name(sign)).map(|sign| dolmen_env::unlink_socket(&sign));
         self.shared.pools.kept().end();
         server.stop();
         self.shared.must_stop.store(true, Ordering::Release);
@@ -347,6 +348,40 @@ impl System for Shared {
         caller: &Caller,
         ask: SystemVerb,
     ) -> core::result::Result<Attachment, Failure> {
+        let answered = self.answer_in_place(head, caller, ask);
+        if matches!(answered, Err(Failure::Io { errno: ERRNO_STALE, .. })) && !self.pools.is_in_place() {
+            self.note(
+                "the directory of the system was moved: no pool is opened, made or destroyed until this daemon is stopped, and one is \
+                 started for it where it is now",
+            );
+        }
+        answered
+    }
+
+    fn end(&self) {
+        self.must_stop.store(true, Ordering::Release);
+    }
+
+    fn note(&self, text: &str) {
+        match self.notes.judge(RealClock.monotonic_ns()) {
+            Verdict::LeaveOut => {}
+            Verdict::Say { left_out } => {
+                if left_out > 0 {
+                    (self.note)(&format!("{left_out} more notes within a second were left out"));
+                }
+                (self.note)(text);
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn answer_in_place(
+        &self,
+        head: &Head,
+        caller: &Caller,
+        ask: SystemVerb,
+    ) -> core::result::Result<Attachment, Failure> {
         refuse_strangers(head, caller, &ask)?;
         if ask == SystemVerb::Stop {
             may_end(caller)?;
@@ -388,24 +423,6 @@ impl System for Shared {
         Ok(Attachment { reply, pool: None, is_last: false })
     }
 
-    fn end(&self) {
-        self.must_stop.store(true, Ordering::Release);
-    }
-
-    fn note(&self, text: &str) {
-        match self.notes.judge(RealClock.monotonic_ns()) {
-            Verdict::LeaveOut => {}
-            Verdict::Say { left_out } => {
-                if left_out > 0 {
-                    (self.note)(&format!("{left_out} more notes within a second were left out"));
-                }
-                (self.note)(text);
-            }
-        }
-    }
-}
-
-impl Shared {
     /// Carries out what is not done again for who asks again, and who may.
     fn change(&self, head: &Head, ask: SystemVerb) -> core::result::Result<Attachment, Failure> {
         let turn = self.answered.turn(head)?;
@@ -414,9 +431,8 @@ impl Shared {
         }
         let is_last = matches!(ask, SystemVerb::Stop);
         if matches!(ask, SystemVerb::PoolCreate(_) | SystemVerb::PoolDestroy { .. })
-            && !self.answered.is_in_place()
+            && !self.pools.is_in_place()
         {
-            self.note("the directory of the system was moved: no pool is made or destroyed until a daemon is started for it where it is now");
             return Err(Failure::Io { target: TargetNo(0), errno: ERRNO_STALE });
         }
         let reply = match ask {

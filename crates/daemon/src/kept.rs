@@ -12,11 +12,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_codec::bytes::Reader;
 use dolmen_codec::pool::OpenFor;
 use dolmen_codec::wire::PoolAccess;
-use dolmen_env::{Journal, Process};
+use dolmen_env::{HeldDir, Journal, Process};
 use dolmen_net::server::User;
 use dolmen_types::{ContNo, Uuid, crc32c};
 use std::collections::{BTreeMap, btree_map};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A directory beside the pools, and the file in it.
@@ -65,7 +64,8 @@ struct Held {
 
 /// What is on record.
 pub(crate) struct Kept {
-    dir: PathBuf,
+    /// The system's directory: what is on record stays in it, wherever it is moved.
+    dir: Arc<HeldDir>,
     /// Told what cannot be put on record.
     note: Box<dyn Fn(&str) + Send + Sync>,
     /// How much is left of the last daemon.
@@ -110,12 +110,11 @@ pub(crate) struct Comer {
 
 impl Kept {
     /// What is on record for the system in `dir`; a journal that cannot be read is begun anew, and `note` is told.
-    pub(crate) fn of(dir: &Path, note: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        let dir = dir.join(DIRECTORY);
+    pub(crate) fn of(dir: &Arc<HeldDir>, note: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let mut state = State::default();
         // Without anybody who has had something open there is none.
-        if dir.exists() {
-            match Journal::open(&dir, NAME) {
+        if dir.has(DIRECTORY) {
+            match Journal::open(dir, DIRECTORY, NAME) {
                 Ok((journal, bytes)) => {
                     let damaged_count = state.load(journal, &bytes);
                     if damaged_count > 0 {
@@ -130,7 +129,7 @@ impl Kept {
             }
         }
         let left_count = AtomicU64::new(state.left.len() as u64);
-        Self { dir, note: Box::new(note), left_count, state: Mutex::new(state) }
+        Self { dir: Arc::clone(dir), note: Box::new(note), left_count, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -252,8 +251,8 @@ impl State {
     }
 
     /// Begins the journal, with what there is.
-    fn begin(&mut self, dir: &Path) -> dolmen_env::Result<()> {
-        let (mut journal, _unread) = Journal::open(dir, NAME)?;
+    fn begin(&mut self, dir: &HeldDir) -> dolmen_env::Result<()> {
+        let (mut journal, _unread) = Journal::open(dir, DIRECTORY, NAME)?;
         journal.replace(&self.contents())?;
         self.journal = Some(journal);
         Ok(())
@@ -483,6 +482,7 @@ fn decode(bytes: &[u8]) -> Option<(Key, Option<Has>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     const CONT: ContNo = ContNo(7);
 
@@ -496,15 +496,19 @@ mod tests {
             Self(dir)
         }
 
+        fn held(&self) -> Arc<HeldDir> {
+            Arc::new(HeldDir::open(&self.0).unwrap())
+        }
+
         /// As the next daemon finds it.
         fn kept(&self) -> Arc<Kept> {
-            Arc::new(Kept::of(&self.0, |text| panic!("{text}")))
+            Arc::new(Kept::of(&self.held(), |text| panic!("{text}")))
         }
 
         /// What the next daemon would find.
         fn on_record(&self) -> Vec<Key> {
             let mut state = State::default();
-            let (journal, bytes) = Journal::open(&self.0.join(DIRECTORY), NAME).unwrap();
+            let (journal, bytes) = Journal::open(&self.held(), DIRECTORY, NAME).unwrap();
             assert_eq!(state.load(journal, &bytes), 0);
             state.left.into_keys().collect()
         }
@@ -675,6 +679,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_on_record_goes_where_the_directory_was_moved_and_leaves_that_of_another_alone() {
+        let mut dir = Scratch::new("moved");
+        let (kept, before) = (dir.kept(), dir.0.clone());
+        dir.0 = before.with_extension("after");
+        std::fs::rename(&before, &dir.0).unwrap();
+        let other = Scratch(before);
+        std::fs::create_dir(&other.0).unwrap();
+        core::mem::forget(connect(&other.kept(), 7));
+        // One who is the first to be put on record, and more than are appended.
+        core::mem::forget(connect(&kept, 1));
+        let user = connect(&kept, 2);
+        user.opens(CONT, None);
+        kept.state().write_anew();
+        drop(user);
+        let clients = |dir: &Scratch| dir.on_record().into_iter().map(|key| key.2).collect::<Vec<u128>>();
+        assert_eq!((clients(&other), clients(&dir)[..].contains(&1)), (vec![7], true));
+    }
+
+    #[test]
     fn a_journal_that_was_cut_anywhere_says_what_was_said_before() {
         let dir = Scratch::new("cut");
         let kept = dir.kept();
@@ -687,7 +710,7 @@ mod tests {
             std::fs::write(dir.journal(), &whole[..len]).unwrap();
             let said = Arc::new(Mutex::new(0));
             let noted = Arc::clone(&said);
-            let kept = Arc::new(Kept::of(&dir.0, move |_| *noted.lock().unwrap() += 1));
+            let kept = Arc::new(Kept::of(&dir.held(), move |_| *noted.lock().unwrap() += 1));
             let count = len.saturating_sub(HEAD_BYTES) / ENTRY_BYTES;
             assert_eq!(kept.state().left.len(), count, "{len} bytes");
             assert_eq!(*said.lock().unwrap(), i32::from(len > 0 && len < HEAD_BYTES));
@@ -701,7 +724,7 @@ mod tests {
             bad[at] ^= 4;
             let mut state = State::default();
             std::fs::write(dir.journal(), &bad).unwrap();
-            let (journal, bytes) = Journal::open(&dir.0.join(DIRECTORY), NAME).unwrap();
+            let (journal, bytes) = Journal::open(&dir.held(), DIRECTORY, NAME).unwrap();
             assert_eq!(state.load(journal, &bytes), 1, "byte {at}");
             assert_eq!(state.left.len(), 3);
         }

@@ -1,11 +1,11 @@
 //! Locks on objects of the pools of a directory, whoever has the pools open how often, and what is left of them for the next
 //! daemon if this one dies.
 
-use dolmen_env::{Clock, RealClock};
+use dolmen_env::{Clock, HeldDir, RealClock};
 use dolmen_net::server::Locks;
 use dolmen_types::Uuid;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The mark in the system's directory that somebody has locks.
@@ -19,7 +19,8 @@ pub fn may_have_locks(system: &Path) -> bool {
 
 /// The locks of all pools.
 pub(crate) struct Locked {
-    mark: PathBuf,
+    /// The system's directory, wherever it is moved.
+    dir: Arc<HeldDir>,
     /// The daemon before this one died when there were locks.
     has_died: bool,
     started_ns: u64,
@@ -28,18 +29,17 @@ pub(crate) struct Locked {
 }
 
 impl Locked {
-    pub(crate) fn new(dir: &Path) -> Self {
-        let mark = dir.join(MARK);
-        let has_died = mark.is_file();
-        Self { mark, has_died, started_ns: RealClock.monotonic_ns(), pools: Mutex::default() }
+    pub(crate) fn new(dir: &Arc<HeldDir>) -> Self {
+        let (dir, has_died) = (Arc::clone(dir), dir.has(MARK));
+        Self { dir, has_died, started_ns: RealClock.monotonic_ns(), pools: Mutex::default() }
     }
 
     /// Those of one pool.
     pub(crate) fn of(&self, pool: Uuid) -> Arc<Locks> {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
-            let mark = self.mark.clone();
-            let note = move || dolmen_env::put_mark(&mark).is_ok();
+            let dir = Arc::clone(&self.dir);
+            let note = move || dir.put_mark(MARK).is_ok();
             Arc::new(Locks::new(self.has_died, self.started_ns, Box::new(note)))
         };
         Arc::clone(pools.entry(pool).or_insert_with(make))
@@ -50,7 +50,7 @@ impl Locked {
         let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if pools.values().all(|locks| locks.is_empty()) {
             // Ignored: a mark that stays makes the next daemon wait for a few seconds before it gives out locks.
-            let _stays = dolmen_env::remove_mark(&self.mark);
+            let _stays = self.dir.remove_mark(MARK);
         }
     }
 }

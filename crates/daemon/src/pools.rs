@@ -23,9 +23,12 @@ const CONNECTS_MAX: usize = 8;
 /// Parts that were taken back before they were made, which are remembered: more than there are on their way.
 const GONE_MAX: usize = 1024;
 
+/// `ESTALE`: the directory of the system is not where it was.
+pub(crate) const ERRNO_STALE: i32 = 116;
+
 /// The pools of one directory.
 pub(crate) struct Pools {
-    dir: PathBuf,
+    dir: Arc<HeldDir>,
     options: OpenOptions,
     peers: Arc<Peers>,
     /// Guards UUIDs of parts that are not to be made any more; taken before `opening` and `open`.
@@ -92,11 +95,11 @@ impl Pools {
     pub(crate) fn new(dir: &Arc<HeldDir>, options: OpenOptions, peers: Peers, kept: Kept) -> Self {
         let (evicted, is_sound) = Evicted::of(dir);
         Self {
-            locked: Locked::new(dir.path()),
+            locked: Locked::new(dir),
             kept: Arc::new(kept),
             evicted,
             knows_evictions: is_sound,
-            dir: dir.path().to_owned(),
+            dir: Arc::clone(dir),
             options,
             peers: Arc::new(peers),
             gone: Mutex::default(),
@@ -104,6 +107,26 @@ impl Pools {
             opened: Condvar::new(),
             open: Mutex::default(),
             has_destroyed: AtomicBool::new(true),
+        }
+    }
+
+    /// Whether the system's directory is where it was when the daemon was started.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.dir.has_its_name()
+    }
+
+    /// Whether a name is this daemon's to remove: not if it lies in a directory that has the name of the system's, which was moved.
+    pub(crate) fn is_own_name(&self, path: &Path) -> bool {
+        !path.starts_with(self.dir.path()) || self.is_in_place()
+    }
+
+    /// Where the directory is. What has its name now is another system's if it was moved: nothing is opened, made or removed
+    /// there.
+    fn place(&self) -> Result<&Path> {
+        if self.is_in_place() {
+            Ok(self.dir.path())
+        } else {
+            Err(Error::Io { target: TargetNo(0), errno: ERRNO_STALE })
         }
     }
 
@@ -194,12 +217,14 @@ impl Pools {
             Some(_) => return Err(Error::Busy),
             None => Vec::new(),
         };
-        let (dir, options) = (self.dir.join(&found.name), &self.options);
+        let (dir, options) = (self.place()?.join(&found.name), &self.options);
         let opened = match &found.spread {
             None => dolmen_local::open(&dir, options),
             Some(_) => dolmen_local::open_with_parts(&dir, options, &parts),
         };
-        Ok(Lease::new(opened.map_err(|error| plain(&error))?))
+        let opened = opened.map_err(|error| plain(&error))?;
+        // It may have been moved meanwhile: then nobody is told that he has it open.
+        self.place().map(|_in_place| Lease::new(opened))
     }
 
     /// A pool that is open already.
@@ -302,8 +327,9 @@ impl Pools {
         if let Some(pool) = self.open().get(&uuid) {
             return Ok((Arc::clone(pool), entry_of(&found)));
         }
-        let opened = dolmen_local::open_part(&self.dir.join(&found.name), &self.options);
+        let opened = dolmen_local::open_part(&self.place()?.join(&found.name), &self.options);
         let opened = opened.map_err(|error| plain(&error))?;
+        self.place()?;
         let (peers, service) = (Arc::clone(&self.peers), service_of(&found).ok_or(Error::NoPermission)?);
         let look = move |cont: Option<Uuid>| {
             match peers.look(service, &SystemVerb::PartLook { pool: uuid, key, cont }) {
@@ -401,7 +427,7 @@ impl Pools {
             bulk_dir: spec.bulk_dir.clone().map(|path| PathBuf::from(OsString::from_vec(path))),
             spread,
         };
-        let dir = self.dir.join(directory_name(spec.label.as_ref(), uuid));
+        let dir = self.place()?.join(directory_name(spec.label.as_ref(), uuid));
         // Ignored: what else is in the way, or who makes a pool of this name, is told by the making.
         let _remains_of_one_cut_short = dolmen_local::destroy_remains(&dir);
         dolmen_local::create(&dir, &options).map_err(|error| match error.owner_pid() {
@@ -464,7 +490,7 @@ impl Pools {
             // Who looks at it, and may have no right to it, does not keep it from being closed.
             self.end_lease(found.uuid)?;
         }
-        let dir = self.dir.join(&found.name);
+        let dir = self.place()?.join(&found.name);
         let Some(spread) = &found.spread else {
             let destroyed = dolmen_local::destroy(&dir).map_err(|error| plain(&error));
             return destroyed.inspect(|()| self.kept.forget(found.uuid));
@@ -477,6 +503,7 @@ impl Pools {
                 refused => return refused,
             }
         }
+        self.place()?;
         // From here on it is destroyed, whatever happens.
         dolmen_local::announce(&dir).map_err(|error| plain(&error))?;
         self.kept.forget(found.uuid);
@@ -496,12 +523,12 @@ impl Pools {
     pub(crate) fn remove_destroyed(&self) -> Result<()> {
         self.destroyed()?.iter().try_for_each(|gone| {
             let _alone = self.alone_with(gone.uuid);
-            let all = dolmen_local::list(&self.dir).map_err(|error| plain(&error))?;
+            let all = dolmen_local::list(self.place()?).map_err(|error| plain(&error))?;
             let removed = match all.iter().find(|entry| entry.uuid == gone.uuid) {
-                Some(entry) => dolmen_local::destroy(&self.dir.join(&entry.name)),
+                Some(entry) => dolmen_local::destroy(&self.place()?.join(&entry.name)),
                 None => {
                     let name = directory_name(gone.label.as_ref(), gone.uuid);
-                    match dolmen_local::destroy_remains(&self.dir.join(name)) {
+                    match dolmen_local::destroy_remains(&self.place()?.join(name)) {
                         // Somebody makes a pool of this name.
                         Err(error) if error.owner_pid().is_some() => Ok(()),
                         Err(dolmen_local::Error::Device(error)) if error.is_not_found() => Ok(()),
@@ -548,11 +575,11 @@ impl Pools {
     fn finish_one(&self, uuid: Uuid, spread: &Spread, tell: &Tell<'_>) -> bool {
         let verb = SystemVerb::PartDestroy { pool: uuid, key: PartKey(spread.key) };
         let unheard = spread.ranks[1..].iter().filter(|&&rank| tell(rank, &verb).is_err()).count();
-        unheard == 0 && dolmen_local::forget(&self.dir, uuid).is_ok()
+        unheard == 0 && self.place().is_ok_and(|dir| dolmen_local::forget(dir, uuid).is_ok())
     }
 
     fn destroyed(&self) -> Result<Vec<dolmen_local::Destroyed>> {
-        dolmen_local::destroyed(&self.dir).map_err(|error| plain(&error))
+        dolmen_local::destroyed(self.place()?).map_err(|error| plain(&error))
     }
 
     /// Takes a pool from all who have it open; it is there for whoever opens it next.
@@ -632,7 +659,7 @@ impl Pools {
             found => found?,
         };
         self.end_lease(uuid)?;
-        dolmen_local::destroy(&self.dir.join(&found.name)).map_err(|error| plain(&error))
+        dolmen_local::destroy(&self.place()?.join(&found.name)).map_err(|error| plain(&error))
     }
 
     /// Whether there is a part to be destroyed; if not, it is not made any more, should it be on its way. Who waits for a
@@ -673,7 +700,7 @@ impl Pools {
 
     /// What is there and not destroyed.
     fn entries(&self) -> Result<Vec<dolmen_local::PoolEntry>> {
-        let mut all = dolmen_local::list(&self.dir).map_err(|error| plain(&error))?;
+        let mut all = dolmen_local::list(self.place()?).map_err(|error| plain(&error))?;
         let gone = self.destroyed()?;
         all.retain(|entry| gone.iter().all(|gone| gone.uuid != entry.uuid));
         Ok(all)
@@ -770,7 +797,7 @@ fn plain(error: &dolmen_local::Error) -> Error {
 /// The directory of a system, for messages.
 impl core::fmt::Debug for Pools {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Pools").field("dir", &Path::new(&self.dir)).finish_non_exhaustive()
+        f.debug_struct("Pools").field("dir", &self.dir.path()).finish_non_exhaustive()
     }
 }
 
@@ -793,18 +820,15 @@ mod tests {
         Scratch(dir)
     }
 
-    fn held(dir: &Path) -> Arc<HeldDir> {
-        Arc::new(HeldDir::open(dir).unwrap())
-    }
-
     /// The first of three engines, as it is after a start.
     fn first(dir: &Scratch) -> Pools {
-        Pools::new(
-            &held(&dir.0),
-            OpenOptions::default(),
-            Peers::new(0, Vec::new(), None),
-            Kept::of(&dir.0, |_| ()),
-        )
+        of(&dir.0, Peers::new(0, Vec::new(), None))
+    }
+
+    fn of(dir: &Path, peers: Peers) -> Pools {
+        let dir = Arc::new(HeldDir::open(dir).unwrap());
+        let kept = Kept::of(&dir, |_| ());
+        Pools::new(&dir, OpenOptions::default(), peers, kept)
     }
 
     fn make(pools: &Pools, uuid: Uuid) -> Result<()> {
@@ -963,11 +987,52 @@ mod tests {
     }
 
     #[test]
+    fn nothing_of_a_system_that_has_the_name_of_a_moved_one_is_opened_changed_or_removed() {
+        let (dir, key) = (scratch("moved"), PartKey(5));
+        let [before, after] = ["before", "after"].map(|name| dir.0.join(name));
+        std::fs::create_dir(&before).unwrap();
+        let pools = of(&before, Peers::new(0, Vec::new(), None));
+        std::fs::rename(&before, &after).unwrap();
+        std::fs::create_dir(&before).unwrap();
+        let other = of(&before, Peers::new(0, Vec::new(), None));
+        let part = Uuid::from_u128(2);
+        let spec = PoolSpec { targets: Some(1), volatile: true, ..PoolSpec::default() };
+        make(&other, Uuid::from_u128(1)).unwrap();
+        other.create_here(&spec, part, Some(Spread { rank: 1, ranks: vec![0, 1], key: key.0 })).unwrap();
+        std::fs::create_dir_all(before.join("remains/t0")).unwrap();
+        let stale = Err(Error::Io { target: TargetNo(0), errno: ERRNO_STALE });
+        let name = PoolName::Uuid(Uuid::from_u128(1));
+        for force in [false, true] {
+            assert_eq!(pools.destroy_by(&name, force, &|_, _| Ok(())), stale);
+        }
+        let connect = |access| pools.connect((&Head::default(), 0), &name, access, |_| Ok(())).map(drop);
+        assert_eq!([PoolAccess::ReadWrite, PoolAccess::Exclusive].map(connect), [stale.clone(), stale.clone()]);
+        assert_eq!(pools.list().map(drop), stale);
+        assert_eq!(pools.connect_part(part, key).map(drop), stale);
+        assert_eq!(pools.destroy_part(part, key), stale);
+        assert_eq!(pools.evict_part(part, key), stale);
+        assert_eq!(pools.evict(&name), stale);
+        assert_eq!(pools.create_here(&spec, Uuid::from_u128(3), None), stale);
+        assert_eq!(pools.remove_destroyed(), stale);
+        assert!(!pools.finish_destroyed_by(&|_, _| Ok(())) && !pools.remove_unmade(part, key));
+        pools.open_ahead(part);
+        assert!(pools.open().is_empty());
+        let names = |dir: &Path| dolmen_env::entries(dir).unwrap();
+        let (found, uuid) = (names(&before), part.to_string());
+        assert!(["tank", uuid.as_str(), "remains"].iter().all(|name| found.iter().any(|found| found == name)));
+        assert!(names(&after).is_empty(), "{:?}", names(&after));
+        // Back where it was, it is served.
+        std::fs::rename(&before, dir.0.join("other")).unwrap();
+        std::fs::rename(&after, &before).unwrap();
+        assert_eq!(pools.list().map(|all| all.len()), Ok(0));
+        assert_eq!(make(&pools, Uuid::from_u128(4)), Ok(()));
+    }
+
+    #[test]
     fn who_waits_to_destroy_a_part_keeps_nobody_from_other_pools() {
         let dir = std::env::temp_dir().join(format!("dolmen-parts-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
-        let peers = Peers::new(1, Vec::new(), None);
-        let pools = Pools::new(&self::held(&dir), OpenOptions::default(), peers, Kept::of(&dir, |_| ()));
+        let pools = of(&dir, Peers::new(1, Vec::new(), None));
         let (held, free, key) = (Uuid::from_u128(1), Uuid::from_u128(2), PartKey(5));
         for uuid in [held, free] {
             let spread = Spread { rank: 1, ranks: vec![0, 1], key: key.0 };

@@ -5,13 +5,12 @@
 
 use crate::error::{Error, Op, Result};
 use crate::real::file::write_whole;
-use crate::root::{give_to_owner, replaced};
+use crate::root::{HeldDir, give_to_owner, replaced};
 use rustix::fs::{Mode, OFlags, fdatasync, fsync, openat};
 use rustix::io::Errno;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,21 +34,15 @@ pub struct JournalSync {
 }
 
 impl Journal {
-    /// The journal `name` in `dir`, both made if they are not there, and what is in it.
+    /// The journal `name` in a subdirectory of `above`, both made if they are not there, and what is in it. It stays in that
+    /// directory, wherever that is moved.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::NoSpace`].
-    pub fn open(dir: &Path, name: &str) -> Result<(Self, Vec<u8>)> {
-        let path = dir.join(name);
+    pub fn open(above: &HeldDir, subdirectory: &str, name: &str) -> Result<(Self, Vec<u8>)> {
+        let path = above.path().join(subdirectory).join(name);
         let failed = failed(Op::Open, &path);
-        let made = DirBuilder::new().mode(0o700).create(dir);
-        let is_new = made.is_ok();
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(rustix::fs::CWD, dir, flags, Mode::empty()).map_err(&failed)?;
-        if is_new {
-            let above = openat(&fd, "..", flags, Mode::empty()).map_err(&failed)?;
-            give_to_owner(&above, &fd).and_then(|()| fsync(&above)).map_err(&failed)?;
-        }
+        let fd = above.subdirectory(subdirectory).map_err(&failed)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = openat(&fd, name, flags, OWN_FILE).map_err(&failed)?;
         give_to_owner(&fd, &file).and_then(|()| fsync(&fd)).map_err(&failed)?;
@@ -124,9 +117,9 @@ mod tests {
     #[test]
     fn what_was_appended_or_replaced_is_there_for_the_next() {
         let dir = std::env::temp_dir().join(format!("dolmen-journal-{}", std::process::id()));
-        let open = || Journal::open(&dir.join("inner"), "log");
-        assert!(open().is_err(), "nothing is made above its directory");
+        assert!(HeldDir::open(&dir).is_err(), "nothing is made above its directory");
         std::fs::create_dir(&dir).unwrap();
+        let open = || Journal::open(&HeldDir::open(&dir).unwrap(), "inner", "log");
         let (mut journal, found) = open().unwrap();
         assert!(found.is_empty());
         journal.append(b"one").unwrap();

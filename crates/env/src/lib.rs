@@ -28,7 +28,6 @@ mod held;
 mod hint;
 mod journal;
 mod kernel;
-mod mark;
 #[expect(
     unsafe_code,
     reason = "a descriptor known by its number has no safe interface; the use says why it is sound"
@@ -62,7 +61,6 @@ pub use kernel::{
     KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, close_standard_output, mounted_as,
     mounted_at, unmount,
 };
-pub use mark::{put_mark, remove_mark};
 pub use process::{
     NO_HOME, Process, Started, create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed,
     is_ending, is_machine_system, keep_descriptors_to_itself, machine_socket, mark_machine_system,

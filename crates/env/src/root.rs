@@ -461,6 +461,12 @@ impl HeldDir {
         &self.path
     }
 
+    /// Whether something has this name in it.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
     /// Whether it still is where it was: not if it was moved or removed, whatever has its name now.
     #[must_use]
     pub fn has_its_name(&self) -> bool {
@@ -477,25 +483,49 @@ impl HeldDir {
     /// [`Error::NoSpace`], [`Error::Io`]; the old contents stay.
     pub fn write_small(&self, subdirectory: &str, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path.join(subdirectory).join(checked_name(name)?);
-        let failed = failed_on(Op::Write, &path);
-        let is_new = match mkdirat(&self.dir, subdirectory, Mode::from_raw_mode(OWN_DIRECTORY)) {
+        let put = || -> std::io::Result<()> {
+            let below = self.subdirectory(subdirectory)?;
+            replaced(&below, name, bytes)?;
+            Ok(rustix::fs::fsync(&below)?)
+        };
+        put().map_err(failed_on(Op::Write, &path))
+    }
+
+    /// A subdirectory, which is made if there is none, durably and for nobody else to look into.
+    pub(crate) fn subdirectory(&self, name: &str) -> rustix::io::Result<OwnedFd> {
+        let is_new = match mkdirat(&self.dir, name, Mode::from_raw_mode(OWN_DIRECTORY)) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
-            Err(errno) => return Err(failed(errno.into())),
+            Err(errno) => return Err(errno),
         };
-        let put = || -> std::io::Result<()> {
-            let below = openat(&self.dir, subdirectory, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
-            if is_new {
-                give_to_owner(&self.dir, &below)?;
-            }
-            replaced(&below, name, bytes)?;
-            rustix::fs::fsync(&below)?;
-            if is_new {
-                rustix::fs::fsync(&self.dir)?;
-            }
-            Ok(())
-        };
-        put().map_err(failed)
+        let below = openat(&self.dir, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+        if is_new {
+            give_to_owner(&self.dir, &below)?;
+            rustix::fs::fsync(&self.dir)?;
+        }
+        Ok(below)
+    }
+
+    /// Makes a mark in it, durable; one that is there is left as it is.
+    ///
+    /// # Errors
+    /// [`Error::Io`], also if something other than a file has the name.
+    pub fn put_mark(&self, name: &str) -> Result<()> {
+        let failed = failed_on(Op::Create, &self.path.join(checked_name(name)?));
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let put = || rustix::fs::fsync(openat(&self.dir, name, flags, OWN_FILE)?);
+        put().and_then(|()| rustix::fs::fsync(&self.dir)).map_err(|errno| failed(errno.into()))
+    }
+
+    /// Takes a mark away; none is no error.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn remove_mark(&self, name: &str) -> Result<()> {
+        match unlinkat(&self.dir, checked_name(name)?, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(failed_on(Op::Remove, &self.path.join(name))(errno.into())),
+        }
     }
 }
 
@@ -610,6 +640,23 @@ mod tests {
             let place = after.join(subdirectory);
             assert_eq!([mode(place.clone()), mode(place.join(name))], [0o700, 0o600]);
         }
+        // Journals and marks, too.
+        let (mut journal, _none) = crate::Journal::open(&held, ".log", "log").unwrap();
+        journal.append(b"5").unwrap();
+        journal.replace(b"6").unwrap();
+        for _ in 0..2 {
+            held.put_mark("mark").unwrap();
+        }
+        assert!(held.has("mark") && after.join("mark").is_file() && !held.has("none"));
+        assert_eq!(read_small(&after.join(".log"), "log").unwrap(), b"6");
+        fs::write(before.join("mark"), b"another's").unwrap();
+        for _ in 0..2 {
+            held.remove_mark("mark").unwrap();
+        }
+        assert!(!after.join("mark").exists());
+        assert_eq!(fs::read_dir(&before).unwrap().count(), 1, "that of another is left as it is");
+        fs::create_dir(after.join("mark")).unwrap();
+        assert!(held.put_mark("mark").is_err() && held.remove_mark("mark").is_err());
         assert!(held.write_small(".notes", "../first", b"").is_err());
         assert!(HeldDir::open(&above.join("none")).unwrap_err().is_not_found());
         fs::remove_dir_all(&above).unwrap();

@@ -288,3 +288,52 @@ fn a_system_that_is_moved_takes_its_answers_along_and_leaves_nothing_where_it_wa
     assert_eq!(pools(&link, "tank").len(), 1);
     next.assert_sound();
 }
+
+#[test]
+fn a_daemon_whose_directory_was_moved_leaves_the_system_alone_that_has_its_name_now() {
+    let above = Scratch::new();
+    let [before, after] = ["before", "after"].map(|name| above.path().join(name));
+    std::fs::create_dir(&before).unwrap();
+    let first = ChildDaemon::start(&before);
+    let link = first.link(Way::Socket);
+    let asks = |link: &Link, verb: &SystemVerb| {
+        link.ask_system(&Head { cred: crate::common::CRED, ..Head::default() }, verb)
+    };
+    assert!(asks(&link, &create("tank", Some(77))).is_ok());
+    std::fs::rename(&before, &after).unwrap();
+    std::fs::create_dir(&before).unwrap();
+    // That of the first was beside its pools, and went with them.
+    let second = ChildDaemon::start(&before);
+    let others = second.link(Way::Socket);
+    let made = asks(&others, &create("theirs", Some(78)));
+    assert!(made.is_ok(), "{made:?}");
+    let has_open = crate::common::remote(&others, "theirs").unwrap();
+    let names = || dolmen_env::entries(&before).unwrap();
+    let found = names();
+    let connect = |access| {
+        let name = dolmen_net::client::reach::pool_name("theirs").unwrap();
+        SystemVerb::PoolConnect { name, access }
+    };
+    for verb in [
+        connect(PoolAccess::ReadWrite),
+        connect(PoolAccess::Exclusive),
+        SystemVerb::PoolList,
+        destroy("theirs"),
+        SystemVerb::PoolEvict(dolmen_net::client::reach::pool_name("theirs").unwrap()),
+        create("other", None),
+    ] {
+        let refused = asks(&link, &verb);
+        assert!(matches!(refused, Err(Error::Io { errno: 116, .. })), "{verb:?}: {refused:?}");
+    }
+    assert!(first.notes_in(&after).contains("the directory of the system was moved"));
+    assert_eq!(asks(&link, &SystemVerb::Stop), Ok(SystemReply::Done));
+    until("it has ended", || first.has_ended());
+    assert_eq!(names(), found, "not even its socket is removed");
+    // Who comes now finds the other daemon; who has something open there has it still.
+    assert_eq!(pools(&second.link(Way::Socket), "theirs").len(), 1);
+    drop(has_open);
+    second.assert_sound();
+    let next = ChildDaemon::start(&after);
+    assert_eq!(pools(&next.link(Way::Socket), "tank").len(), 1);
+    next.assert_sound();
+}
