@@ -1,6 +1,7 @@
 //! Other programs.
 
 use crate::error::{Error, Op, Result};
+use crate::root::DirLock;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsStr;
@@ -15,14 +16,16 @@ pub struct Started {
 }
 
 impl Started {
-    /// Starts a program, without input and output.
+    /// Starts a program, without output, in a directory of its own. It has `lock` in the place of its input, and so for as long as
+    /// it runs, whatever becomes of this process or what that does meanwhile.
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is no such program; [`Error::Io`] if it cannot be run.
-    pub fn begin(program: &Path, words: &[&OsStr]) -> Result<Self> {
+    pub fn begin(program: &Path, words: &[&OsStr], dir: &Path, lock: DirLock) -> Result<Self> {
         let name = program.display().to_string();
         let mut command = Command::new(program);
-        command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(words).current_dir(dir);
+        command.stdin(Stdio::from(lock.into_descriptor())).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| Error::from_std(Op::Run, &name, &error))?;
         Ok(Self { child, name })
     }
@@ -46,6 +49,11 @@ impl Started {
 #[must_use]
 pub fn process_id() -> u32 {
     std::process::id()
+}
+
+/// Whether there is a process `pid`.
+pub(crate) fn is_there(pid: u32) -> bool {
+    status_of(pid).is_some()
 }
 
 /// Whether the process `pid` has ended, or is about to: it has been killed, or gives back what it held. What it had open is free

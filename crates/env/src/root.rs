@@ -38,7 +38,8 @@ const SMALL_FILE_BYTES_MAX: u64 = 1 << 20;
 /// Exclusive ownership of a directory; ends with the value, or with the process however it dies.
 #[derive(Debug)]
 pub struct DirLock {
-    file: OwnedFd,
+    /// None once it was handed over.
+    file: Option<OwnedFd>,
 }
 
 impl DirLock {
@@ -52,7 +53,8 @@ impl DirLock {
 
     fn own(dir: &OwnedFd) -> core::result::Result<Self, Refused> {
         let lock = Self::lock(dir, OFlags::RDWR | OFlags::CREATE)?;
-        match write_owner(&lock.file, &std::process::id().to_string()) {
+        let written = lock.file.as_ref().map_or(Ok(()), |file| write_owner(file, &std::process::id().to_string()));
+        match written {
             // The lock is what counts: without space for the pid, others learn only that there is an owner.
             Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => Ok(lock),
             Err(errno) => Err(Refused::Errno(errno)),
@@ -75,7 +77,7 @@ impl DirLock {
         give_to_owner(dir, &file).map_err(Refused::Errno)?;
         for _ in 0..ENDING_LOOKS {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self { file }),
+                Ok(()) => return Ok(Self { file: Some(file) }),
                 Err(Errno::WOULDBLOCK) => {}
                 Err(errno) => return Err(Refused::Errno(errno)),
             }
@@ -87,6 +89,20 @@ impl DirLock {
             crate::thread::wait(ENDING_REST);
         }
         Err(Refused::Owned { pid: owner_of(&file) })
+    }
+
+    /// Hands the lock over to whom the descriptor is given: it ends with the last copy of that.
+    pub(crate) fn into_descriptor(mut self) -> OwnedFd {
+        self.file.take().expect("handed over once")
+    }
+
+    /// The process that owns a directory, as far as that is known, and runs: also one that is about to let go of it.
+    #[must_use]
+    pub fn owner(dir: &Path) -> Option<u32> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = openat(opened(dir).ok()?, LOCK_NAME, flags, Mode::empty()).ok()?;
+        let pid = owner_of(&file);
+        (pid != 0 && crate::process::is_there(pid)).then_some(pid)
     }
 }
 
@@ -124,12 +140,13 @@ fn write_owner(file: &OwnedFd, pid: &str) -> core::result::Result<(), Errno> {
 
 impl Drop for DirLock {
     fn drop(&mut self) {
+        let Some(file) = &self.file else { return };
         // A pid left behind would mislead whoever looks at the file. Ignored: the lock ends with the
         // descriptor in any case.
-        let _cleared = write_owner(&self.file, "");
+        let _cleared = write_owner(file, "");
         // Now, not when the last copy of the descriptor is closed: another thread may be starting a process, which
         // has one until it runs its program. Ignored: as above.
-        let _unlocked = flock(&self.file, FlockOperation::Unlock);
+        let _unlocked = flock(file, FlockOperation::Unlock);
     }
 }
 
@@ -504,6 +521,26 @@ impl HeldDir {
             rustix::fs::fsync(&self.dir)?;
         }
         Ok(below)
+    }
+
+    /// Device and inode of the directory: what tells it from others that have its name, or had it.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn id(&self) -> Result<(u64, u64)> {
+        let stat = fstat(&self.dir).map_err(|errno| failed_on(Op::Stat, &self.path)(errno.into()))?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
+    /// Takes a subdirectory, which is made if there is none; nothing is made above it.
+    ///
+    /// # Errors
+    /// As [`DirLock::acquire`]; [`Error::NotFound`] if the directory was removed.
+    pub fn lock(&self, subdirectory: &str) -> Result<DirLock> {
+        let path = self.path.join(checked_name(subdirectory)?);
+        let below = self.subdirectory(subdirectory);
+        let below = below.map_err(|errno| failed_on(Op::Create, &path)(errno.into()))?;
+        DirLock::own(&below).map_err(lock_failed(&path))
     }
 
     /// Makes a mark in it, durable; one that is there is left as it is.

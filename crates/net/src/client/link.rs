@@ -368,10 +368,13 @@ impl Inner {
         let id = state.requests.begin(Waiter::Caller(pool, handles), plan, None, deadline_ns);
         let mut has_come_back = false;
         let given_up = loop {
-            if matches!(handles, Handles::Closes(_)) {
+            if let Handles::Closes(cont) = handles {
                 if state.session.is_none() && !core::mem::replace(&mut has_come_back, true) {
                     state.requests.of_mut(id).expect("only its caller ends it").is_late = true;
                     state = self.come_back(state);
+                }
+                if state.session.is_none() {
+                    state.closes_without(id, pool, cont);
                 }
                 if state.has_ended_with(pool) {
                     state.finish(id, closed());

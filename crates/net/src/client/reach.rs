@@ -398,12 +398,13 @@ pub async fn named_by(
     }
     dolmen_env::create_own_dir(&dir)?;
     let address = Address::Unix(dir.join(SOCKET_NAME));
-    let starter = Arc::new(Starter::new(&dir, program));
+    let starter = Arc::new(Starter::new(&dir, program)?);
     for _ in 0..ATTEMPTS_MAX {
         match link_by(way, &address, options).await {
             Ok(link) => {
                 // From now on it has one started whenever it is made anew and nobody is there.
                 link.start_by(&starter);
+                starter::reap();
                 if link.is_up() || !starter::is_silent(&address) {
                     return Ok(link);
                 }
@@ -415,7 +416,7 @@ pub async fn named_by(
             }
             Err(error) => return Err(error),
         }
-        starter.start(way, &address, options, deadline_after(options.patience)).await?;
+        starter.start(way, &address, deadline_after(options.patience)).await?;
     }
     link_by(way, &address, options).await.inspect(|link| link.start_by(&starter))
 }

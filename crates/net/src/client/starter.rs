@@ -1,6 +1,7 @@
 //! A daemon that is started when nobody serves: the one of a user's own system that he names by its name alone.
 //!
-//! Invariants: of all processes one starts it at a time, under a lock, and looks before whether another has done so.
+//! Invariants: of all processes one starts it at a time, under a lock, and looks before whether another has done so. The program
+//! that it runs has the lock, and nobody who may do something else meanwhile. No directory is made, or taken for another one.
 
 use super::LinkOptions;
 use super::reach::{self, is_nobody};
@@ -9,9 +10,10 @@ use crate::error::{Error, Result};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use dolmen_codec::Way;
-use dolmen_env::{Address, Clock, DirLock, RealClock, Socket, Started};
+use dolmen_env::{Address, Clock, DirLock, HeldDir, PerProcess, RealClock, Socket, Started};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// How long a daemon that nobody is connected to goes on: it is there for the next command of a script, and gone after
 /// work.
@@ -24,11 +26,34 @@ const LOOK_REST: Duration = Duration::from_millis(1);
 /// How long a program goes on without another attempt after one has failed.
 const FAILED_NS: u64 = 1_000_000_000;
 
+/// Programs that were started by this process, by the directory that they serve, and are not known to have ended: who has given
+/// up waiting leaves them to who comes next.
+// Guards: the list; taken alone.
+static UNDER_WAY: PerProcess<Mutex<Vec<UnderWay>>> = PerProcess::new(Mutex::default);
+
+#[derive(Debug)]
+struct UnderWay {
+    dir: PathBuf,
+    program: Started,
+    /// Somebody had the directory when it was started, and may have been about to let go of it.
+    was_owned: bool,
+}
+
+/// What is seen of a program that starts a daemon.
+enum Seen {
+    /// It is to be looked at again after such a rest.
+    UnderWay(Duration),
+    /// Somebody serves, or has been started.
+    Done,
+}
+
 /// What it takes to start a daemon.
 #[derive(Debug)]
 pub(super) struct Starter {
     /// The directory that it serves.
     dir: PathBuf,
+    /// Which one that is: none is made, and none of another system is served, in the place of one that was moved or removed.
+    id: (u64, u64),
     program: PathBuf,
     /// Whose it is: a thread that acts for another user must not start it.
     uid: u32,
@@ -39,36 +64,100 @@ pub(super) struct Starter {
 }
 
 impl Starter {
-    pub(super) fn new(dir: &Path, program: &Path) -> Self {
-        let (dir, program, uid) = (dir.to_owned(), program.to_owned(), dolmen_env::user_id());
-        Self { dir, program, uid, failed_ns: AtomicU64::new(0), is_told: AtomicBool::new(false) }
+    /// For a directory that is there.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub(super) fn new(dir: &Path, program: &Path) -> Result<Self> {
+        let id = HeldDir::open(dir)?.id()?;
+        // The program is run elsewhere; a bare name is looked for on the path.
+        let is_bare = program.components().count() == 1;
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_nowhere| path.to_owned());
+        let program = if is_bare { program.to_owned() } else { absolute(program) };
+        let (dir, uid) = (absolute(dir), dolmen_env::user_id());
+        Ok(Self { dir, id, program, uid, failed_ns: AtomicU64::new(0), is_told: AtomicBool::new(false) })
     }
 
-    /// Starts a daemon unless somebody else has done so since, or is about to: then after a rest. By `end_ns` it is there, or this
-    /// has failed.
+    /// Starts a daemon unless somebody else has done so since, or is about to, who is waited for. A daemon that is about to end
+    /// has the directory until its pools are closed: then, too. By `end_ns` somebody listens, or this has failed.
     ///
     /// # Errors
     /// Why it cannot be started; `TimedOut`.
-    pub(super) async fn start(
-        &self,
-        way: Way,
-        address: &Address,
-        options: &LinkOptions,
-        end_ns: u64,
-    ) -> Result<()> {
-        let starting = self.dir.join(reach::STARTING_NAME);
-        dolmen_env::create_own_dir(&starting)?;
-        let _lock = match DirLock::acquire(&starting) {
-            Ok(lock) => lock,
-            Err(dolmen_env::Error::Owned { .. }) => {
-                reach::rest(way, REST).await;
-                return Ok(());
+    pub(super) async fn start(&self, way: Way, address: &Address, end_ns: u64) -> Result<()> {
+        let mut failed = None;
+        loop {
+            let seen = if failed.is_some() && DirLock::owner(&self.dir).is_some() && is_silent(address) {
+                Ok(Seen::UnderWay(REST))
+            } else {
+                self.step(address)
+            };
+            let rest = match seen {
+                Ok(Seen::Done) => return Ok(()),
+                Ok(Seen::UnderWay(rest)) => rest,
+                Err((error, true)) => {
+                    failed = Some(error);
+                    LOOK_REST
+                }
+                Err((error, false)) => return Err(error),
+            };
+            match (left_until(end_ns), failed.take()) {
+                (Err(_), Some(error)) => return Err(error),
+                (left, kept) => {
+                    left?;
+                    failed = kept;
+                }
             }
+            reach::rest(way, rest).await;
+        }
+    }
+
+    /// Looks at the program that was started, or starts one; nothing is held while this process does anything else.
+    ///
+    /// # Errors
+    /// Why it cannot be started, and whether that may be because a daemon is about to end.
+    fn step(&self, address: &Address) -> core::result::Result<Seen, (Error, bool)> {
+        let mut all = UNDER_WAY.get().lock().unwrap_or_else(PoisonError::into_inner);
+        let is_its = |one: &UnderWay| one.dir == self.dir;
+        if let Some(at) = all.iter().position(is_its) {
+            let ended = all[at].program.has_ended();
+            if matches!(ended, Ok(false)) {
+                return Ok(Seen::UnderWay(LOOK_REST));
+            }
+            let UnderWay { was_owned, .. } = all.swap_remove(at);
+            // Whoever has been faster is as good.
+            return match ended {
+                Err(error) if is_silent(address) => {
+                    Err((error.into(), was_owned || DirLock::owner(&self.dir).is_some()))
+                }
+                _ => Ok(Seen::Done),
+            };
+        }
+        all.retain_mut(|one| matches!(one.program.has_ended(), Ok(false)));
+        let begun = self.begin(address).map_err(|error| (error, false))?;
+        Ok(match begun {
+            Begun::Started(program, was_owned) => {
+                all.push(UnderWay { dir: self.dir.clone(), program, was_owned });
+                Seen::UnderWay(LOOK_REST)
+            }
+            Begun::ByOthers => Seen::UnderWay(REST),
+            Begun::Listens => Seen::Done,
+        })
+    }
+
+    fn begin(&self, address: &Address) -> Result<Begun> {
+        let held = HeldDir::open(&self.dir)?;
+        if held.id()? != self.id {
+            return Err(dolmen_env::Error::NotFound { name: self.dir.display().to_string() }.into());
+        }
+        let lock = match held.lock(reach::STARTING_NAME) {
+            Ok(lock) => lock,
+            Err(dolmen_env::Error::Owned { .. }) => return Ok(Begun::ByOthers),
             Err(error) => return Err(error.into()),
         };
-        if connect_by(way, address, options, end_ns).await.is_ok() {
-            return Ok(());
+        if !is_silent(address) {
+            return Ok(Begun::Listens);
         }
+        let was_owned = DirLock::owner(&self.dir).is_some();
         let words: [&OsStr; 5] = [
             "serve".as_ref(),
             self.dir.as_ref(),
@@ -76,12 +165,8 @@ impl Starter {
             "--idle-end".as_ref(),
             IDLE_SECONDS.as_ref(),
         ];
-        let mut started = Started::begin(&self.program, &words)?;
-        while !started.has_ended()? {
-            left_until(end_ns)?;
-            reach::rest(way, LOOK_REST).await;
-        }
-        Ok(())
+        // In its own directory: it keeps no other one busy.
+        Ok(Begun::Started(Started::begin(&self.program, &words, &self.dir, lock)?, was_owned))
     }
 
     /// The same, for a connection that has ended; whether it is worth trying to connect.
@@ -92,8 +177,10 @@ impl Starter {
         if rests || dolmen_env::user_id() != self.uid || !reach::is_served_from_own(&self.dir) {
             return false;
         }
-        let Err(error) = self.start(way, address, options, end_ns).await else {
-            return true;
+        let error = match self.start(way, address, end_ns).await {
+            // It may be there a moment later, and is waited for by who comes next.
+            Ok(()) | Err(Error::TimedOut) => return true,
+            Err(error) => error,
         };
         self.failed_ns.store(RealClock.monotonic_ns(), Ordering::Relaxed);
         if !self.is_told.swap(true, Ordering::Relaxed) {
@@ -103,6 +190,20 @@ impl Starter {
             ));
         }
         false
+    }
+}
+
+enum Begun {
+    Started(Started, bool),
+    /// Another process has started one, which has not ended yet.
+    ByOthers,
+    Listens,
+}
+
+/// Looks after programs that nobody has waited for to the end.
+pub(super) fn reap() {
+    if let Ok(mut all) = UNDER_WAY.get().try_lock() {
+        all.retain_mut(|one| matches!(one.program.has_ended(), Ok(false)));
     }
 }
 
@@ -118,7 +219,11 @@ pub(super) async fn connect_or_start(
     (connect_ns, start_ns): (u64, u64),
 ) -> Result<Session> {
     let connected = connect_by(way, address, options, connect_ns).await;
-    let (Err(Error::Env(error)), Some(starter)) = (&connected, starter) else { return connected };
+    let Some(starter) = starter else { return connected };
+    let Err(Error::Env(error)) = &connected else {
+        reap();
+        return connected;
+    };
     if !is_nobody(error) || !starter.start_again(way, address, options, start_ns).await {
         return connected;
     }

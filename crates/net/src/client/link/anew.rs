@@ -228,6 +228,7 @@ impl State {
             Err(_silent) => {
                 pools.iter().for_each(|reopening| drop(self.requests.end(reopening.token)));
                 self.end_tried_closes();
+                self.end_farewells();
                 let now_ns = RealClock.monotonic_ns();
                 self.failed = (now_ns, now_ns - begun_ns);
             }

@@ -368,6 +368,27 @@ impl State {
         }
     }
 
+    /// A handle that its caller closes has ended, and he has waited for a connection as long as for who does not answer. One that is
+    /// made still opens it again, and gives it back then.
+    pub(super) fn closes_without(&mut self, id: u64, pool: PoolRef, cont: ContNo) {
+        let is_open = self.requests.of_mut(id).is_some_and(|pending| !matches!(pending.progress, Progress::Done(_)));
+        if is_open && self.is_connecting {
+            self.close(pool, cont);
+        }
+        if is_open {
+            self.finish(id, closed());
+        }
+    }
+
+    /// What was to be given back on a connection that could not be made has ended.
+    pub(super) fn end_farewells(&mut self) {
+        for id in self.requests.unanswered() {
+            if self.requests.of_mut(id).is_some_and(|pending| matches!(pending.waiter, Waiter::Farewell(_))) {
+                self.requests.end(id);
+            }
+        }
+    }
+
     /// The connection could not be made that was begun for them, too: nobody is there to be told.
     pub(super) fn end_tried_closes(&mut self) {
         for (id, ..) in self.closes() {
