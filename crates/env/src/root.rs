@@ -93,7 +93,10 @@ impl DirLock {
 
     /// Hands the lock over to whom the descriptor is given: it ends with the last copy of that.
     pub(crate) fn into_descriptor(mut self) -> OwnedFd {
-        self.file.take().expect("handed over once")
+        let file = self.file.take().expect("handed over once");
+        // Who has it now is not known, and runs for as long as it is locked. Ignored: as when it is dropped.
+        let _cleared = write_owner(&file, "");
+        file
     }
 
     /// The process that owns a directory, as far as that is known, and runs: also one that is about to let go of it.

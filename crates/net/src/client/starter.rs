@@ -43,6 +43,8 @@ struct UnderWay {
 enum Seen {
     /// It is to be looked at again after such a rest.
     UnderWay(Duration),
+    /// It was started just now.
+    Begun,
     /// Somebody serves, or has been started.
     Done,
 }
@@ -84,28 +86,28 @@ impl Starter {
     /// # Errors
     /// Why it cannot be started; `TimedOut`.
     pub(super) async fn start(&self, way: Way, address: &Address, end_ns: u64) -> Result<()> {
-        let mut failed = None;
+        let (mut failed, mut has_begun) = (None, false);
         loop {
             let seen = if failed.is_some() && DirLock::owner(&self.dir).is_some() && is_silent(address) {
                 Ok(Seen::UnderWay(REST))
             } else {
-                self.step(address)
+                self.step(address, has_begun)
             };
             let rest = match seen {
                 Ok(Seen::Done) => return Ok(()),
                 Ok(Seen::UnderWay(rest)) => rest,
+                Ok(Seen::Begun) => {
+                    has_begun = true;
+                    LOOK_REST
+                }
                 Err((error, true)) => {
                     failed = Some(error);
                     LOOK_REST
                 }
                 Err((error, false)) => return Err(error),
             };
-            match (left_until(end_ns), failed.take()) {
-                (Err(_), Some(error)) => return Err(error),
-                (left, kept) => {
-                    left?;
-                    failed = kept;
-                }
+            if let Err(late) = left_until(end_ns) {
+                return Err(failed.unwrap_or(late));
             }
             reach::rest(way, rest).await;
         }
@@ -115,7 +117,7 @@ impl Starter {
     ///
     /// # Errors
     /// Why it cannot be started, and whether that may be because a daemon is about to end.
-    fn step(&self, address: &Address) -> core::result::Result<Seen, (Error, bool)> {
+    fn step(&self, address: &Address, has_begun: bool) -> core::result::Result<Seen, (Error, bool)> {
         let mut all = UNDER_WAY.get().lock().unwrap_or_else(PoisonError::into_inner);
         let is_its = |one: &UnderWay| one.dir == self.dir;
         if let Some(at) = all.iter().position(is_its) {
@@ -124,20 +126,23 @@ impl Starter {
                 return Ok(Seen::UnderWay(LOOK_REST));
             }
             let UnderWay { was_owned, .. } = all.swap_remove(at);
-            // Whoever has been faster is as good.
-            return match ended {
+            match ended {
                 Err(error) if is_silent(address) => {
-                    Err((error.into(), was_owned || DirLock::owner(&self.dir).is_some()))
+                    if has_begun {
+                        return Err((error.into(), was_owned || DirLock::owner(&self.dir).is_some()));
+                    }
+                    // It was another's, who has given up: that it has failed says nothing of the next one.
                 }
-                _ => Ok(Seen::Done),
-            };
+                // Whoever has been faster is as good.
+                _ => return Ok(Seen::Done),
+            }
         }
         all.retain_mut(|one| matches!(one.program.has_ended(), Ok(false)));
         let begun = self.begin(address).map_err(|error| (error, false))?;
         Ok(match begun {
             Begun::Started(program, was_owned) => {
                 all.push(UnderWay { dir: self.dir.clone(), program, was_owned });
-                Seen::UnderWay(LOOK_REST)
+                Seen::Begun
             }
             Begun::ByOthers => Seen::UnderWay(REST),
             Begun::Listens => Seen::Done,

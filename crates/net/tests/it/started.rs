@@ -5,14 +5,18 @@ use crate::gone::{Fading, Serving, answers, fetch};
 use dolmen_codec::verb::ReadAt;
 use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_codec::{Request, Transport};
-use dolmen_env::{Address, Clock, Listener, RealClock, spawn};
+use dolmen_codec::pool::PoolVerb;
+use dolmen_codec::{Answer, Ask, Way, step};
+use dolmen_env::{Address, Clock, DirLock, Listener, RealClock, spawn};
 use dolmen_net::client::{Door, Link, LinkOptions, reach};
 use dolmen_net::server::{Options, Server, System};
-use dolmen_types::{Error, Head, Uuid};
+use dolmen_types::{ContNo, Error, Head, Uuid};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::unix::net::UnixListener;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,6 +37,10 @@ struct Shared {
     server: Mutex<Option<Server>>,
     /// Whether the program fails.
     fails: AtomicBool,
+    /// How often it has.
+    failed: AtomicUsize,
+    /// Whether it takes its time.
+    is_slow: AtomicBool,
 }
 
 impl Site {
@@ -46,7 +54,7 @@ impl Site {
         }
         // It has this process serve, and waits until it does, or is gone.
         let text = format!(
-            "#!/bin/sh\ncd {}\necho \"$*\" >> asked\ntimeout 20 sh -c 'echo > begun; read answer < ended; [ \"$answer\" = serves ]'\n",
+            "#!/bin/sh\npwd > {0}/directory\ncd {0}\necho \"$*\" >> asked\ntimeout 20 sh -c 'echo > begun; read answer < ended; [ \"$answer\" = serves ]'\n",
             site.data.display()
         );
         fs::write(site.program(), text).unwrap();
@@ -55,7 +63,11 @@ impl Site {
         // It ends with the test's process.
         drop(spawn("starter", move || {
             while fs::read(data.join("begun")).is_ok() {
+                while shared.is_slow.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
                 let fails = shared.fails.load(Ordering::Relaxed);
+                shared.failed.fetch_add(usize::from(fails), Ordering::Relaxed);
                 if !fails {
                     *shared.server.lock().unwrap() = Some(serve(&socket));
                 }
@@ -70,8 +82,12 @@ impl Site {
         self.data.join("program")
     }
 
+    fn dir(&self) -> PathBuf {
+        self.data.join("dolmen").join(NAME)
+    }
+
     fn socket(&self) -> PathBuf {
-        self.data.join("dolmen").join(NAME).join(reach::SOCKET_NAME)
+        self.dir().join(reach::SOCKET_NAME)
     }
 
     fn named(&self, options: &LinkOptions) -> dolmen_net::Result<Link> {
@@ -139,6 +155,8 @@ fn a_system_that_was_named_has_its_daemon_started_again_under_a_program_that_run
     let door = opened(&link);
     assert_answers(&door);
     assert_eq!(site.started(), 1);
+    let directory = fs::read_to_string(site.data.join("directory")).unwrap();
+    assert_eq!(Path::new(directory.trim()), fs::canonicalize(site.dir()).unwrap(), "it keeps no other busy");
     // Who waits in the call, and who never waits.
     site.end();
     assert_answers(&door);
@@ -209,4 +227,149 @@ fn a_daemon_that_cannot_be_started_again_is_told_of_once_and_tried_again_in_turn
     assert!(site.named(&options).is_ok());
     assert_answers(&door);
     site.end();
+}
+
+/// Looks until it is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end_ns = RealClock.monotonic_ns() + u64::try_from(LIMIT.as_nanos()).unwrap();
+    while !is_so() {
+        assert!(RealClock.monotonic_ns() < end_ns, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn who_starts_a_daemon_by_polling_and_then_computes_keeps_nobody_from_starting_the_next() {
+    let site = Site::new("computes");
+    let options = LinkOptions { patience: LIMIT, ..LinkOptions::default() };
+    let (data, program) = (site.data.clone(), site.program());
+    let mut computes = pin!(reach::named_by(Way::Later, &data, NAME, &program, &options));
+    until("it was started", || {
+        assert!(step(&mut computes).is_pending());
+        site.started() == 1
+    });
+    until("it serves", || site.shared.server.lock().unwrap().is_some());
+    site.end();
+    // Whoever comes next, while nobody polls.
+    let link = site.named(&options).unwrap();
+    assert_answers(&opened(&link));
+    assert_eq!(site.started(), 2);
+    site.end();
+}
+
+#[test]
+fn a_daemon_that_is_being_started_is_waited_for_by_who_comes_after_one_without_patience() {
+    let site = Site::new("slow");
+    site.shared.is_slow.store(true, Ordering::Relaxed);
+    let short = LinkOptions { patience: Duration::from_millis(50), ..LinkOptions::default() };
+    for _ in 0..3 {
+        assert!(matches!(site.named(&short), Err(dolmen_net::Error::TimedOut)));
+    }
+    until("it was started", || site.started() == 1);
+    let options = LinkOptions { patience: LIMIT, ..LinkOptions::default() };
+    let link = dolmen_env::scope(|threads| {
+        let comes = threads.spawn(|| site.named(&options).unwrap());
+        site.shared.is_slow.store(false, Ordering::Relaxed);
+        comes.join().unwrap()
+    });
+    assert_answers(&opened(&link));
+    assert_eq!(site.started(), 1, "nobody has started another");
+    // Nor is anything left of the program: whoever names the system looks after it.
+    let own = std::process::id();
+    let is_left = |entry: &fs::DirEntry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        stat.contains(&format!("(program) Z {own} "))
+    };
+    until("its program is waited for", || {
+        drop(site.named(&options).unwrap());
+        !fs::read_dir("/proc").unwrap().any(|entry| entry.is_ok_and(|entry| is_left(&entry)))
+    });
+    site.end();
+}
+
+#[test]
+fn a_daemon_that_is_about_to_end_is_waited_for_by_who_has_the_next_one_started() {
+    let site = Site::new("ending");
+    // It listens no more, and has the directory until its pools are closed.
+    let ending = DirLock::acquire(&site.dir()).unwrap();
+    site.shared.fails.store(true, Ordering::Relaxed);
+    let options = LinkOptions { patience: LIMIT, ..LinkOptions::default() };
+    let link = dolmen_env::scope(|threads| {
+        let comes = threads.spawn(|| site.named(&options).unwrap());
+        until("it was refused", || site.shared.failed.load(Ordering::Relaxed) == 1);
+        site.shared.fails.store(false, Ordering::Relaxed);
+        drop(ending);
+        comes.join().unwrap()
+    });
+    assert_answers(&opened(&link));
+    assert_eq!(site.started(), 2);
+    site.end();
+    // One that does not end is told of when patience is over.
+    let _stays = DirLock::acquire(&site.dir()).unwrap();
+    site.shared.fails.store(true, Ordering::Relaxed);
+    drop(link);
+    let short = LinkOptions { patience: SHORT, ..LinkOptions::default() };
+    assert!(matches!(site.named(&short), Err(dolmen_net::Error::Env(_))));
+    assert_eq!(site.started(), 3, "it is not tried over and over");
+}
+
+#[test]
+fn no_system_is_made_under_the_name_of_one_that_was_moved_and_none_in_its_place_is_served() {
+    let site = Site::new("not-anew");
+    let options = LinkOptions { patience: SHORT, ..LinkOptions::default() };
+    let link = site.named(&options).unwrap();
+    let door = opened(&link);
+    assert_answers(&door);
+    site.end();
+    let (dir, elsewhere) = (site.dir(), site.data.join("elsewhere"));
+    fs::rename(&dir, &elsewhere).unwrap();
+    for is_anothers in [false, true] {
+        if is_anothers {
+            fs::create_dir(&dir).unwrap();
+        }
+        assert_eq!(door.call(fetch(ReadAt::Latest)).result.err(), Some(Error::Unreachable { rank: 0 }));
+        assert_eq!(close(&door), Ok(()), "it has ended");
+        assert_eq!(dir.exists(), is_anothers);
+        assert!(!is_anothers || fs::read_dir(&dir).unwrap().next().is_none());
+    }
+    assert_eq!(site.started(), 1);
+    fs::remove_dir(&dir).unwrap();
+    fs::rename(&elsewhere, &dir).unwrap();
+    assert_answers(&door);
+    assert_eq!(site.started(), 2);
+    site.end();
+}
+
+fn close(door: &Door) -> dolmen_types::Result<()> {
+    let ask = Ask::Pool(PoolVerb::ContClose(ContNo(7)));
+    door.call(Request { token: 1, head: Head::default(), ask }).result.map(|answer| assert!(matches!(answer, Answer::Pool(_))))
+}
+
+#[test]
+fn who_gives_something_up_waits_a_second_for_who_does_not_answer_also_while_others_connect() {
+    let site = Site::new("mute");
+    *site.shared.server.lock().unwrap() = Some(serve(&site.socket()));
+    let options = LinkOptions { patience: LIMIT, ..LinkOptions::default() };
+    let link = reach::link(&Address::Unix(site.socket()), &options).unwrap();
+    let door = opened(&link);
+    assert_answers(&door);
+    site.end();
+    drop(fs::remove_file(site.socket()));
+    // It takes connections, and says nothing.
+    let _mute = UnixListener::bind(site.socket()).unwrap();
+    let queue = door.open_queue().unwrap();
+    door.submit(queue, fetch(ReadAt::Latest));
+    let mut outcomes = Vec::new();
+    for _ in 0..20 {
+        door.poll(queue, false, &mut outcomes);
+        assert!(outcomes.is_empty());
+    }
+    let begun_ns = RealClock.monotonic_ns();
+    for _ in 0..2 {
+        assert_eq!(close(&door), Ok(()));
+    }
+    let took = Duration::from_nanos(RealClock.monotonic_ns() - begun_ns);
+    // An attempt to connect takes five seconds, and the client waits for longer.
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    door.close_queue(queue);
 }
