@@ -203,7 +203,11 @@ impl Daemon {
             }
         }
         // Ignored: as above.
-        let _unsigned = self.sign.take().filter(|sign| pools.is_own_name(sign)).map(|sign| dolmen_env::unlink_socket(&sign));
+        let _unsigned = self
+            .sign
+            .take()
+            .filter(|sign| pools.is_own_name(sign))
+            .map(|sign| dolmen_env::unlink_socket(&sign));
         self.shared.pools.kept().end();
         server.stop();
         self.shared.must_stop.store(true, Ordering::Release);

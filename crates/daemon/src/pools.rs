@@ -1006,7 +1006,10 @@ mod tests {
             assert_eq!(pools.destroy_by(&name, force, &|_, _| Ok(())), stale);
         }
         let connect = |access| pools.connect((&Head::default(), 0), &name, access, |_| Ok(())).map(drop);
-        assert_eq!([PoolAccess::ReadWrite, PoolAccess::Exclusive].map(connect), [stale.clone(), stale.clone()]);
+        assert_eq!(
+            [PoolAccess::ReadWrite, PoolAccess::Exclusive].map(connect),
+            [stale.clone(), stale.clone()]
+        );
         assert_eq!(pools.list().map(drop), stale);
         assert_eq!(pools.connect_part(part, key).map(drop), stale);
         assert_eq!(pools.destroy_part(part, key), stale);
@@ -1019,7 +1022,9 @@ mod tests {
         assert!(pools.open().is_empty());
         let names = |dir: &Path| dolmen_env::entries(dir).unwrap();
         let (found, uuid) = (names(&before), part.to_string());
-        assert!(["tank", uuid.as_str(), "remains"].iter().all(|name| found.iter().any(|found| found == name)));
+        assert!(
+            ["tank", uuid.as_str(), "remains"].iter().all(|name| found.iter().any(|found| found == name))
+        );
         assert!(names(&after).is_empty(), "{:?}", names(&after));
         // Back where it was, it is served.
         std::fs::rename(&before, dir.0.join("other")).unwrap();

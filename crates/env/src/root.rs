@@ -53,7 +53,8 @@ impl DirLock {
 
     fn own(dir: &OwnedFd) -> core::result::Result<Self, Refused> {
         let lock = Self::lock(dir, OFlags::RDWR | OFlags::CREATE)?;
-        let written = lock.file.as_ref().map_or(Ok(()), |file| write_owner(file, &std::process::id().to_string()));
+        let written =
+            lock.file.as_ref().map_or(Ok(()), |file| write_owner(file, &std::process::id().to_string()));
         match written {
             // The lock is what counts: without space for the pid, others learn only that there is an owner.
             Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => Ok(lock),
@@ -551,7 +552,8 @@ impl HeldDir {
     /// # Errors
     /// [`Error::Io`], also if something other than a file has the name.
     pub fn put_mark(&self, name: &str) -> Result<()> {
-        let failed = failed_on(Op::Create, &self.path.join(checked_name(name)?));
+        let path = self.path.join(checked_name(name)?);
+        let failed = failed_on(Op::Create, &path);
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let put = || rustix::fs::fsync(openat(&self.dir, name, flags, OWN_FILE)?);
         put().and_then(|()| rustix::fs::fsync(&self.dir)).map_err(|errno| failed(errno.into()))

@@ -371,7 +371,8 @@ impl State {
     /// A handle that its caller closes has ended, and he has waited for a connection as long as for who does not answer. One that is
     /// made still opens it again, and gives it back then.
     pub(super) fn closes_without(&mut self, id: u64, pool: PoolRef, cont: ContNo) {
-        let is_open = self.requests.of_mut(id).is_some_and(|pending| !matches!(pending.progress, Progress::Done(_)));
+        let is_open =
+            self.requests.of_mut(id).is_some_and(|pending| !matches!(pending.progress, Progress::Done(_)));
         if is_open && self.is_connecting {
             self.close(pool, cont);
         }
