@@ -90,15 +90,7 @@ impl Daemon {
         // What is left of a daemon that died: nobody else puts such a name here.
         dolmen_env::unlink_socket(&settings.socket())?;
         let listeners = listeners(&settings.addresses)?;
-        if let Some((mode, group)) = settings.open_to {
-            let sockets = settings.addresses.iter().filter_map(|address| match address {
-                Address::Unix(path) => Some(path),
-                Address::Tcp(_) => None,
-            });
-            for socket in sockets {
-                dolmen_env::open_socket_to(socket, mode, group)?;
-            }
-        }
+        open_sockets(settings)?;
         let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address().clone()).collect();
         let sign = put_sign(settings, &addresses)?;
         let mut secrets = Secrets::System;
@@ -222,6 +214,17 @@ impl Drop for Daemon {
         // Ignored: whoever wants to know calls `stop`; what was acknowledged is durable in any case.
         let _closed = self.shut();
     }
+}
+
+/// Opens the sockets to whom they are for.
+fn open_sockets(settings: &Settings) -> Result<()> {
+    let Some((mode, group)) = settings.open_to else { return Ok(()) };
+    for address in &settings.addresses {
+        if let Address::Unix(socket) = address {
+            dolmen_env::open_socket_to(socket, mode, group)?;
+        }
+    }
+    Ok(())
 }
 
 /// Lets whoever knows the directory find a daemon that listens elsewhere; what was made.

@@ -117,7 +117,8 @@ impl Pools {
 
     /// Whether a name is this daemon's to remove: not if it lies in a directory that has the name of the system's, which was moved.
     pub(crate) fn is_own_name(&self, path: &Path) -> bool {
-        !path.starts_with(self.dir.path()) || self.is_in_place()
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_nowhere| path.to_owned());
+        !absolute(path).starts_with(absolute(self.dir.path())) || self.is_in_place()
     }
 
     /// Where the directory is. What has its name now is another system's if it was moved: nothing is opened, made or removed
