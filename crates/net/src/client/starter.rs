@@ -125,19 +125,20 @@ impl Starter {
             if matches!(ended, Ok(false)) {
                 return Ok(Seen::UnderWay(LOOK_REST));
             }
-            let UnderWay { was_owned, .. } = all.swap_remove(at);
-            match ended {
-                Err(error) if is_silent(address) => {
-                    if has_begun {
-                        return Err((error.into(), was_owned || DirLock::owner(&self.dir).is_some()));
-                    }
-                    // It was another's, who has given up: that it has failed says nothing of the next one.
-                }
+            let was_owned = all.swap_remove(at).was_owned;
+            if !is_silent(address) {
                 // Whoever has been faster is as good.
-                _ => return Ok(Seen::Done),
+                return Ok(Seen::Done);
+            }
+            // How one has ended that another has begun, who has given up, says nothing of the next one.
+            if has_begun {
+                let refused = |error: dolmen_env::Error| {
+                    (error.into(), was_owned || DirLock::owner(&self.dir).is_some())
+                };
+                return ended.map(|_| Seen::Done).map_err(refused);
             }
         }
-        all.retain_mut(|one| matches!(one.program.has_ended(), Ok(false)));
+        look_after(&mut all);
         let begun = self.begin(address).map_err(|error| (error, false))?;
         Ok(match begun {
             Begun::Started(program, was_owned) => {
@@ -205,11 +206,17 @@ enum Begun {
     Listens,
 }
 
-/// Looks after programs that nobody has waited for to the end.
+/// Looks after programs that nobody has waited for to the end, unless another thread does.
 pub(super) fn reap() {
     if let Ok(mut all) = UNDER_WAY.get().try_lock() {
-        all.retain_mut(|one| matches!(one.program.has_ended(), Ok(false)));
+        look_after(&mut all);
     }
+}
+
+/// Nothing is left of those that have ended but how, for who has begun one and looks again: one for each directory at most.
+fn look_after(all: &mut [UnderWay]) {
+    // Ignored: told to who has begun it.
+    all.iter_mut().for_each(|one| drop(one.program.has_ended()));
 }
 
 /// Connects anew until `connect_ns`. Where nobody listens, and there is a starter, it has a daemon started first, until `start_ns`.

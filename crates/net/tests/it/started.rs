@@ -337,6 +337,8 @@ fn no_system_is_made_under_the_name_of_one_that_was_moved_and_none_in_its_place_
     assert_eq!(site.started(), 1);
     fs::remove_dir(&dir).unwrap();
     fs::rename(&elsewhere, &dir).unwrap();
+    // Who has found none is told so for a second.
+    until("it is there again", || polled(&door).is_none());
     assert_answers(&door);
     assert_eq!(site.started(), 2);
     site.end();
