@@ -2,6 +2,8 @@
 
 use crate::double::{connect, pool_connection};
 use core::time::Duration;
+use dolmen_codec::order::HashKey;
+use dolmen_codec::pool::{ContHandle, PoolReply, PoolVerb};
 use dolmen_codec::verb::{Fetch, FetchIod, FetchedIod, ReadAt, Reply, Verb, Want};
 use dolmen_codec::wire::{PoolAccess, PoolName, SystemReply, SystemVerb, Version, Welcome};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
@@ -9,7 +11,8 @@ use dolmen_env::{Address, Listener};
 use dolmen_net::client::{Door, Link, LinkOptions};
 use dolmen_net::server::{Attachment, Caller, Locks, OpenedPool, Options, Rights, Server, System};
 use dolmen_types::{
-    Cond, ContNo, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Recx, Result, TargetNo, Uuid,
+    Cond, ContNo, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Props, Recx, Result,
+    TargetNo, Uuid,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,6 +20,9 @@ use std::sync::{Arc, Mutex};
 /// What is read: four parts.
 const VALUE_BYTES: u64 = 512 << 10;
 const PART_BYTES: u64 = 128 << 10;
+
+/// The container of its pool.
+pub(crate) const CONT: ContNo = ContNo(7);
 
 /// The newest epoch when a fetch begins, and the oldest one that there is after so many parts.
 const THEN: Epoch = Epoch(5);
@@ -27,6 +33,10 @@ const OLDEST: Epoch = Epoch(9);
 pub(crate) struct Fading {
     /// Parts that are read before the epoch goes.
     pub(crate) parts: AtomicU64,
+    /// Handles that are open.
+    pub(crate) handles: AtomicU64,
+    /// Those that ever were.
+    pub(crate) opened: AtomicU64,
     /// Guards what nobody has taken yet.
     done: Mutex<Vec<Outcome>>,
 }
@@ -53,7 +63,20 @@ impl Fading {
 
 impl Transport for Fading {
     fn call(&self, request: Request<'_>) -> Outcome {
-        panic!("nobody asks so: {:?}", request.ask)
+        let reply = match &request.ask {
+            Ask::Pool(PoolVerb::ContOpen(..)) => {
+                self.handles.fetch_add(1, Ordering::Relaxed);
+                self.opened.fetch_add(1, Ordering::Relaxed);
+                let (uuid, hash_key) = (Uuid::from_u128(7), HashKey([1; 16]));
+                PoolReply::Cont(ContHandle { no: CONT, uuid, label: None, hash_key, props: Props::default() })
+            }
+            Ask::Pool(PoolVerb::ContClose(CONT)) => {
+                self.handles.fetch_sub(1, Ordering::Relaxed);
+                PoolReply::Done
+            }
+            other => panic!("nobody asks so: {other:?}"),
+        };
+        Outcome { token: request.token, result: Ok(Answer::Pool(reply)), buf: None }
     }
 
     fn open_queue(&self) -> Result<QueueId> {

@@ -1,8 +1,8 @@
 //! A daemon that is started when nobody serves: under a program that runs, too, and only where it was started so before.
 
 use crate::double::connect;
-use crate::gone::{Fading, Serving, answers, fetch};
-use dolmen_codec::pool::PoolVerb;
+use crate::gone::{CONT, Fading, Serving, answers, fetch};
+use dolmen_codec::pool::{ContName, OpenFor, PoolVerb};
 use dolmen_codec::verb::ReadAt;
 use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_codec::{Answer, Ask, Way, step};
@@ -10,7 +10,7 @@ use dolmen_codec::{Request, Transport};
 use dolmen_env::{Address, Clock, DirLock, Listener, RealClock, spawn};
 use dolmen_net::client::{Door, Link, LinkOptions, reach};
 use dolmen_net::server::{Options, Server, System};
-use dolmen_types::{ContNo, Error, Head, Uuid};
+use dolmen_types::{Error, Head, Uuid};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -41,6 +41,8 @@ struct Shared {
     failed: AtomicUsize,
     /// Whether it takes its time.
     is_slow: AtomicBool,
+    /// Guards the pool of the last one; taken alone.
+    pool: Mutex<Arc<Fading>>,
 }
 
 impl Site {
@@ -69,7 +71,7 @@ impl Site {
                 let fails = shared.fails.load(Ordering::Relaxed);
                 shared.failed.fetch_add(usize::from(fails), Ordering::Relaxed);
                 if !fails {
-                    *shared.server.lock().unwrap() = Some(serve(&socket));
+                    *shared.server.lock().unwrap() = Some(serve(&socket, &shared.pool));
                 }
                 // Nobody may be there any more.
                 _ = fs::write(data.join("ended"), if fails { "fails\n" } else { "serves\n" });
@@ -111,10 +113,11 @@ impl Drop for Site {
     }
 }
 
-fn serve(socket: &Path) -> Server {
-    let fading = Fading::default();
+fn serve(socket: &Path, pool: &Mutex<Arc<Fading>>) -> Server {
+    let fading = Arc::new(Fading::default());
     fading.parts.store(u64::MAX, Ordering::Relaxed);
-    let system: Arc<dyn System> = Arc::new(Serving(Arc::new(fading)));
+    *pool.lock().unwrap() = Arc::clone(&fading);
+    let system: Arc<dyn System> = Arc::new(Serving(fading));
     // The last one has left its socket, as one that was killed does.
     drop(fs::remove_file(socket));
     let listener = Listener::bind(&Address::Unix(socket.to_owned())).unwrap();
@@ -185,7 +188,7 @@ fn a_system_that_was_named_has_its_daemon_started_again_under_a_program_that_run
     assert_eq!(site.started(), before + 1, "there is one daemon");
     // One that was meanwhile started by others is taken.
     site.end();
-    *site.shared.server.lock().unwrap() = Some(serve(&site.socket()));
+    *site.shared.server.lock().unwrap() = Some(serve(&site.socket(), &site.shared.pool));
     assert_answers(&door);
     assert_eq!(site.started(), before + 1);
     site.end();
@@ -194,7 +197,7 @@ fn a_system_that_was_named_has_its_daemon_started_again_under_a_program_that_run
 #[test]
 fn a_system_that_is_reached_by_its_address_has_no_daemon_started() {
     let site = Site::new("not-started");
-    *site.shared.server.lock().unwrap() = Some(serve(&site.socket()));
+    *site.shared.server.lock().unwrap() = Some(serve(&site.socket(), &site.shared.pool));
     let options = LinkOptions { patience: SHORT, ..LinkOptions::default() };
     let link = reach::link(&Address::Unix(site.socket()), &options).unwrap();
     let door = opened(&link);
@@ -345,7 +348,7 @@ fn no_system_is_made_under_the_name_of_one_that_was_moved_and_none_in_its_place_
 }
 
 fn close(door: &Door) -> dolmen_types::Result<()> {
-    let ask = Ask::Pool(PoolVerb::ContClose(ContNo(7)));
+    let ask = Ask::Pool(PoolVerb::ContClose(CONT));
     door.call(Request { token: 1, head: Head::default(), ask })
         .result
         .map(|answer| assert!(matches!(answer, Answer::Pool(_))))
@@ -354,7 +357,7 @@ fn close(door: &Door) -> dolmen_types::Result<()> {
 #[test]
 fn who_gives_something_up_waits_a_second_for_who_does_not_answer_also_while_others_connect() {
     let site = Site::new("mute");
-    *site.shared.server.lock().unwrap() = Some(serve(&site.socket()));
+    *site.shared.server.lock().unwrap() = Some(serve(&site.socket(), &site.shared.pool));
     let options = LinkOptions { patience: LIMIT, ..LinkOptions::default() };
     let link = reach::link(&Address::Unix(site.socket()), &options).unwrap();
     let door = opened(&link);
@@ -376,4 +379,40 @@ fn who_gives_something_up_waits_a_second_for_who_does_not_answer_also_while_othe
     // An attempt to connect takes five seconds, and the client waits for longer.
     assert!(took < Duration::from_secs(4), "{took:?}");
     door.close_queue(queue);
+}
+
+#[test]
+fn what_is_given_up_while_another_has_a_daemon_started_is_given_back_to_that() {
+    let site = Site::new("gives");
+    let options = LinkOptions { patience: LIMIT, ..LinkOptions::default() };
+    let link = site.named(&options).unwrap();
+    let door = opened(&link);
+    let ask = Ask::Pool(PoolVerb::ContOpen(ContName::Uuid(Uuid::from_u128(7)), OpenFor::Any));
+    assert!(door.call(Request { token: 1, head: Head::default(), ask }).result.is_ok());
+    site.shared.is_slow.store(true, Ordering::Relaxed);
+    site.end();
+    let queue = door.open_queue().unwrap();
+    door.submit(queue, fetch(ReadAt::Latest));
+    let mut outcomes = Vec::new();
+    until("it is being started", || {
+        door.poll(queue, false, &mut outcomes);
+        site.started() == 2
+    });
+    assert!(outcomes.is_empty());
+    let begun_ns = RealClock.monotonic_ns();
+    assert_eq!(close(&door), Ok(()));
+    let took = Duration::from_nanos(RealClock.monotonic_ns() - begun_ns);
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    site.shared.is_slow.store(false, Ordering::Relaxed);
+    until("it goes on", || {
+        door.poll(queue, false, &mut outcomes);
+        outcomes.len() == 1
+    });
+    assert!(outcomes[0].result.is_ok());
+    let pool = Arc::clone(&site.shared.pool.lock().unwrap());
+    until("it was given back", || pool.handles.load(Ordering::Relaxed) == 0);
+    assert_eq!(pool.opened.load(Ordering::Relaxed), 1, "it was opened again before");
+    assert_eq!(site.started(), 2);
+    door.close_queue(queue);
+    site.end();
 }
