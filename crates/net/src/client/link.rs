@@ -120,6 +120,8 @@ pub(super) struct State {
     has_unsent: bool,
     /// Whether a connection is made, by a thread that waits for it or in steps.
     is_connecting: bool,
+    /// Since when.
+    connecting_ns: u64,
     /// The one that is made in steps.
     coming: Option<Coming>,
     is_driven: bool,
@@ -187,6 +189,7 @@ impl Link {
             must_flush: false,
             has_unsent: false,
             is_connecting: false,
+            connecting_ns: 0,
             coming: None,
             is_driven: false,
             sleepers: 0,

@@ -389,6 +389,7 @@ fn what_is_given_up_while_another_has_a_daemon_started_is_given_back_to_that() {
     let door = opened(&link);
     let ask = Ask::Pool(PoolVerb::ContOpen(ContName::Uuid(Uuid::from_u128(7)), OpenFor::Any));
     assert!(door.call(Request { token: 1, head: Head::default(), ask }).result.is_ok());
+    let others: Vec<Door> = (0..8).map(|_| opened(&link)).collect();
     site.shared.is_slow.store(true, Ordering::Relaxed);
     site.end();
     let queue = door.open_queue().unwrap();
@@ -401,8 +402,9 @@ fn what_is_given_up_while_another_has_a_daemon_started_is_given_back_to_that() {
     assert!(outcomes.is_empty());
     let begun_ns = RealClock.monotonic_ns();
     assert_eq!(close(&door), Ok(()));
+    drop(others);
     let took = Duration::from_nanos(RealClock.monotonic_ns() - begun_ns);
-    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert!(took < Duration::from_secs(4), "he waits once, not for each: {took:?}");
     site.shared.is_slow.store(false, Ordering::Relaxed);
     until("it goes on", || {
         door.poll(queue, false, &mut outcomes);

@@ -39,7 +39,6 @@ pub(super) struct Coming {
     making: Pin<Box<dyn Future<Output = Made> + Send>>,
     /// Whether the engine is there; its pools are being opened.
     is_there: Arc<AtomicBool>,
-    begun_ns: u64,
 }
 
 impl Inner {
@@ -92,12 +91,12 @@ impl Inner {
     }
 
     /// Looks once whether an engine is there again, for who gives something up that it may have on record; waits no longer than a
-    /// look does.
+    /// look does, nor for a connection that others make if that takes longer: who gives up many things waits once.
     pub(super) fn come_back<'s>(&'s self, mut state: Guard<'s>) -> Guard<'s> {
         let until_ns = RealClock.monotonic_ns() + LOOK_RECONNECT_NS;
         while state.session.is_none()
             && (state.coming.is_some() || state.is_connecting)
-            && RealClock.monotonic_ns() < until_ns
+            && RealClock.monotonic_ns() < until_ns.min(state.connecting_ns + LOOK_RECONNECT_NS)
         {
             state = self.reconnect(state, until_ns);
         }
@@ -162,22 +161,20 @@ impl Inner {
             };
             (made.await, pools)
         };
-        let begun_ns = RealClock.monotonic_ns();
-        state.coming = Some(Coming { making: Box::pin(making), is_there, begun_ns });
+        state.coming = Some(Coming { making: Box::pin(making), is_there });
     }
 
     /// A step of a connection that is being made.
     fn go_on(&self, state: &mut State) {
         let Some(coming) = &mut state.coming else { return };
         let made = step(&mut coming.making);
-        let begun_ns = coming.begun_ns;
         if coming.is_there.swap(false, Ordering::Relaxed) {
             // Whoever comes now waits until its pools are open.
             state.lost_ns = RealClock.monotonic_ns();
         }
         if let Poll::Ready(made) = made {
             state.coming = None;
-            state.end_connecting(made, begun_ns);
+            state.end_connecting(made);
             self.woken.notify_all();
         }
     }
@@ -197,7 +194,6 @@ impl Inner {
     fn attempt<'s>(&'s self, mut state: Guard<'s>, connect_ns: u64, deadline_ns: u64) -> Guard<'s> {
         let mut pools = state.begin_connecting();
         drop(state);
-        let begun_ns = RealClock.monotonic_ns();
         let (starter, ends) = (self.starter.get().map(Arc::as_ref), (connect_ns, deadline_ns));
         let connected = now(connect_or_start(Way::Now, &self.address, &self.options, starter, ends));
         let made = connected.and_then(|mut session| {
@@ -207,7 +203,7 @@ impl Inner {
             Ok(session)
         });
         let mut state = self.lock();
-        state.end_connecting((made, pools), begun_ns);
+        state.end_connecting((made, pools));
         self.woken.notify_all();
         state
     }
@@ -217,11 +213,12 @@ impl State {
     /// What is to be open on a connection that is made from now on.
     fn begin_connecting(&mut self) -> Vec<Reopening> {
         self.is_connecting = true;
+        self.connecting_ns = RealClock.monotonic_ns();
         self.try_closes();
         self.reopening()
     }
 
-    fn end_connecting(&mut self, (made, pools): Made, begun_ns: u64) {
+    fn end_connecting(&mut self, (made, pools): Made) {
         self.is_connecting = false;
         match made {
             Ok(session) => self.renew(session, pools),
@@ -230,7 +227,7 @@ impl State {
                 self.end_tried_closes();
                 self.end_farewells();
                 let now_ns = RealClock.monotonic_ns();
-                self.failed = (now_ns, now_ns - begun_ns);
+                self.failed = (now_ns, now_ns - self.connecting_ns);
             }
         }
     }
