@@ -484,6 +484,11 @@ impl Mount {
         self.relaxed
     }
 
+    /// Whether what this mount knows may be gone when it is opened, and no handle learns of it later by itself.
+    pub(crate) fn asks_before_opening(&self) -> bool {
+        !self.is_relaxed() && !self.caches_paths()
+    }
+
     /// Paths of a snapshot never change, also if others change the container.
     pub(crate) fn caches_paths(&self) -> bool {
         !self.is_shared() || self.container.view_epoch().is_some()

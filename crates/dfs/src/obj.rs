@@ -268,11 +268,11 @@ impl Obj {
         }
     }
 
-    /// Opens the file that this is; nothing is made.
+    /// Opens the file that this is; nothing is made. In a shared mount that looks whether it is still there.
     ///
     /// # Errors
     /// `IsDirectory`, `SymlinkLoop`; `Invalid(Kind)` for pipes, sockets and devices, which only the system can open;
-    /// `NoPermission`, `ReadOnly`.
+    /// `NoPermission`, `ReadOnly`; in a shared mount `Stale` if another mount has moved or removed it.
     pub fn open(&self, options: &OpenOptions) -> Result<File> {
         let options = &OpenOptions { create: false, exclusive: false, ..*options };
         options.check(self.mount())?;
@@ -283,7 +283,12 @@ impl Obj {
             _ => return Err(What::Kind.into()),
         }
         self.check_access(options.rights())?;
-        let file = File::new(InUse::new(&self.node)?, options, self.cred.clone())?;
+        let in_use = InUse::new(&self.node)?;
+        if self.cred.is_none() && self.mount().asks_before_opening() {
+            // Who finds out by a write that nobody will ever see it cannot look for the name again.
+            self.with_record(|_slot, _inode| Ok(()))?;
+        }
+        let file = File::new(in_use, options, self.cred.clone())?;
         if options.truncate {
             file.set_len(0)?;
         }

@@ -8,7 +8,7 @@
 
 use crate::abi::op::code;
 use crate::abi::op::{LockHow, LockOp};
-use crate::abi::reply::head;
+use crate::abi::reply::{attrs_outdated, head};
 use crate::abi::request::{HEAD_BYTES, Op, Refused, Request};
 use crate::abi::{REQUEST_BYTES_MAX, errno};
 use crate::fs::{Fs, Reply};
@@ -281,6 +281,7 @@ impl Session {
             Err(Refused::Malformed { unique }) => (unique, Err(number::EINVAL)),
             Err(Refused::NameTooLong { unique }) => (unique, Err(number::ENAMETOOLONG)),
         };
+        self.tell_outdated(reply);
         let is_taken = self.is_awaited(unique) && self.send(unique, answered, reply.bytes());
         if !is_taken || answered.is_err() {
             // Nobody has heard of what was found and opened, so nobody will give it back.
@@ -299,6 +300,7 @@ impl Session {
             }
             requests.parked.push((unique, bytes.to_vec()));
         } else {
+            self.tell_outdated(reply);
             let is_taken = self.is_awaited(unique) && self.send(unique, answered, &[]);
             if !is_taken && answered.is_ok() && op.kind != LockKind::Free {
                 self.fs.unlock(op);
@@ -367,6 +369,14 @@ impl Session {
             !is_over
         });
         parked
+    }
+
+    /// Tells the kernel before it gets an answer what it must not believe any more. It takes no time: nothing is waited for.
+    fn tell_outdated(&self, reply: &Reply) {
+        let Some(node) = reply.outdated() else { return };
+        if let Err(error) = self.device.reply(&[IoSlice::new(&attrs_outdated(node))]) {
+            self.fs.note(&format!("the kernel has refused a message: {error}"));
+        }
     }
 
     /// Whether the kernel has taken the answer. One that it refuses is told as an error: whoever asked must not wait for ever.

@@ -34,7 +34,10 @@ impl Fs {
             let stat = self.done(obj.stat())?;
             // The grain of times is 4 ms: of what was changed just now nobody knows whether it was changed again since.
             let version = Version { mtime: stat.mtime, ctime: stat.ctime, size_bytes: stat.size_bytes };
-            if self.table.is_same(node, version) && !self.is_recent(&stat) {
+            if !self.table.is_same(node, version) {
+                // The length is an attribute, too.
+                self.outdates(node, reply);
+            } else if !self.is_recent(&stat) {
                 as_what = OpenAs::Kept;
             }
         }

@@ -3,8 +3,8 @@
 //! Directories are locked by the kernel alone: it does not ask for those.
 
 use super::{Done, Fs, Reply};
-use crate::abi::errno;
 use crate::abi::op::{LockHow, LockOp};
+use crate::abi::{ROOT, errno};
 use dolmen_dfs::lock::{LockFamily, LockKind, LockRange};
 use dolmen_dfs::{LockOwner, Locked, errno as number};
 use dolmen_types::Oid;
@@ -24,8 +24,9 @@ impl Fs {
         Ok(self.handles.file(handle)?.file.oid())
     }
 
-    /// Sets, frees or tests a lock. One that is to be waited for says so in the reply.
-    pub(super) fn lock(&self, op: &LockOp, reply: &mut Reply) -> Done {
+    /// Sets, frees or tests a lock of the file `node`. One that is to be waited for says so in the reply. Who gets one sees the
+    /// attributes as of then: whoever had it before may have changed the file through another mount.
+    pub(super) fn lock(&self, node: u64, op: &LockOp, reply: &mut Reply) -> Done {
         let locks = self.locks.as_ref().ok_or(errno::ENOSYS)?;
         let family = if op.is_whole { LockFamily::Whole } else { LockFamily::Range };
         let who = LockOwner { oid: self.oid_of(op.handle)?, family, owner: op.owner };
@@ -43,7 +44,8 @@ impl Fs {
             (Locked::Held { .. }, LockHow::Set) => return Err(number::EAGAIN),
             (Locked::Held { range, pid }, LockHow::Test) => put_lock(reply, range, pid),
             (Locked::Done, LockHow::Test) => put_lock(reply, LockRange { kind: LockKind::Free, ..range }, 0),
-            (Locked::Done, LockHow::Set | LockHow::Wait) => {}
+            (Locked::Done, _) if op.kind == LockKind::Free => {}
+            (Locked::Done, LockHow::Set | LockHow::Wait) => self.outdates(node, reply),
         }
         Ok(())
     }
@@ -56,7 +58,7 @@ impl Fs {
 
     /// Frees what was locked for somebody who has gone meanwhile.
     pub(crate) fn unlock(&self, op: &LockOp) {
-        let freed = self.lock(&LockOp { kind: LockKind::Free, ..*op }, &mut Reply::default());
+        let freed = self.lock(ROOT, &LockOp { kind: LockKind::Free, ..*op }, &mut Reply::default());
         if freed.is_err() {
             self.note("a lock whose process is gone could not be freed: it goes with the mount");
         }

@@ -35,6 +35,8 @@ pub(crate) struct Reply {
     opened: Option<u64>,
     /// It cannot be done yet: to be asked again.
     waits: bool,
+    /// Attributes of this number that the kernel remembers may be of the past: it is told so before it gets the reply.
+    outdated: Option<u64>,
 }
 
 impl Reply {
@@ -43,6 +45,11 @@ impl Reply {
         self.looked_up.clear();
         self.opened = None;
         self.waits = false;
+        self.outdated = None;
+    }
+
+    pub(crate) fn outdated(&self) -> Option<u64> {
+        self.outdated
     }
 
     pub(crate) fn waits(&self) -> bool {
@@ -158,6 +165,11 @@ impl Fs {
         if view == 0 { timeouts } else { snapshots::TIMEOUTS }
     }
 
+    /// Has the kernel ask for the attributes of `number` when it needs them, whatever it was told for how long.
+    fn outdates(&self, number: u64, reply: &mut Reply) {
+        reply.outdated = Some(number).filter(|_| self.options.timeouts().attrs > core::time::Duration::ZERO);
+    }
+
     fn node(&self, number: u64) -> Done<Node> {
         self.table.find(number).ok_or(number::ESTALE)
     }
@@ -269,7 +281,7 @@ impl Fs {
                 drop(self.handles.remove(*handle));
                 Ok(())
             }
-            Op::Lock(op) => self.lock(op, reply),
+            Op::Lock(op) => self.lock(node, op, reply),
             Op::FAllocate { range, mode } => self.fallocate(*range, *mode),
             Op::LSeek { handle, offset, whence } => self.lseek(*handle, *offset, *whence, reply),
             Op::OpenDir => self.opendir(node, reply),

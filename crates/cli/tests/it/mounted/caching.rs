@@ -191,13 +191,56 @@ fn who_opens_a_file_sees_what_was_closed_elsewhere_also_if_its_time_was_set_back
         }
         assert_eq!(fs::read(&theirs).unwrap(), [round; 5000], "round {round}");
     }
-    // The length is an attribute.
-    for len in [3000, 7000] {
-        fs::write(&ours, vec![99_u8; len]).unwrap();
-        let since_ns = RealClock.monotonic_ns();
-        is_so_after_a_second("the length", since_ns, || fs::read(&theirs).unwrap() == vec![99; len]);
+    mounted.finish();
+}
+
+#[test]
+fn who_opens_a_file_knows_its_length_however_long_attributes_are_remembered() {
+    let args = ["--cache", "data", "--cache-timeout", "600"];
+    let Some((mounted, [one, two])) = two_mounts("caching-length", &args) else { return };
+    let [ours, theirs] = [&one, &two].map(|dir| dir.join("f"));
+    for (byte, len) in (0..).zip([5000, 3000, 0, 7000, 200_000, 1]) {
+        fs::write(&ours, vec![byte; len]).unwrap();
+        assert_eq!(fs::read(&theirs).unwrap(), vec![byte; len]);
+        let open = fs::File::open(&theirs).unwrap();
+        assert_eq!(open.metadata().unwrap().len(), u64::try_from(len).unwrap());
     }
     mounted.finish();
+}
+
+#[test]
+fn who_gets_a_lock_sees_the_attributes_as_of_then_however_long_they_are_remembered() {
+    use rustix::fs::{FlockOperation, fcntl_lock, flock};
+    for cache in ["metadata", "data"] {
+        let args = ["--cache", cache, "--cache-timeout", "600"];
+        let made = two_mounts(&format!("caching-locks-{cache}"), &args);
+        let Some((mounted, [one, two])) = made else { return };
+        fs::write(one.join("f"), b"stone").unwrap();
+        let [ours, theirs] =
+            [one, two].map(|dir| OpenOptions::new().write(true).open(dir.join("f")).unwrap());
+        let len = |file: &fs::File| file.metadata().unwrap().len();
+        let (lock, free) = (FlockOperation::NonBlockingLockExclusive, FlockOperation::Unlock);
+        for round in 0..4_u64 {
+            let [before, after] = [10 * round, 10 * round + 10];
+            ours.set_len(before).unwrap();
+            // Remembered from here on at the latest.
+            len(&theirs);
+            flock(&ours, lock).unwrap();
+            ours.set_len(after).unwrap();
+            assert!(flock(&theirs, lock).is_err(), "the other has it");
+            flock(&ours, free).unwrap();
+            if round % 2 == 0 {
+                flock(&theirs, lock).unwrap();
+            } else {
+                fcntl_lock(&theirs, lock).unwrap();
+            }
+            assert_eq!(len(&theirs), after, "{cache}, round {round}");
+            flock(&theirs, free).unwrap();
+            fcntl_lock(&theirs, free).unwrap();
+        }
+        drop((ours, theirs));
+        mounted.finish();
+    }
 }
 
 #[test]

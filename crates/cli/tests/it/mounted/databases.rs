@@ -174,6 +174,29 @@ fn a_log_of_writes_is_shared_by_processes_of_a_mount_that_remembers_contents() {
 }
 
 #[test]
+fn writers_of_two_mounts_take_turns_and_one_goes_on_when_the_mount_of_the_other_is_killed() {
+    if !has_database() {
+        return;
+    }
+    let Some(mut mounted) = Mounted::served("database-two", &[]) else { return };
+    mounted.mount("mnt2", &[]);
+    make(&mounted, "delete");
+    let [mut one, mut two] =
+        [("mnt", "one"), ("mnt2", "two")].map(|(dir, name)| Writer::new(&mounted, dir, "delete", name));
+    one.goes_on(10);
+    two.goes_on(10);
+    mounted.first().signal(Signal::SIGKILL);
+    one.ends();
+    // It takes back what the other has left half done, once the locks of that mount are free.
+    two.goes_on(10);
+    two.is_killed();
+    check(&mounted, "mnt2", &[&one, &two]);
+    mounted.next_first(&[]);
+    check(&mounted, "mnt", &[&one, &two]);
+    mounted.finish();
+}
+
+#[test]
 fn a_database_has_after_a_kill_what_it_has_committed() {
     if !has("sqlite3") {
         return;

@@ -75,6 +75,7 @@ fn a_file_that_another_mount_removed_is_stale_and_is_not_brought_back() {
     let objects = world.object_count();
     let file = put(&one, "/f", b"data");
     let replaced = put(&one, "/g", b"old");
+    let (known, _) = one.open_dir("/").unwrap().lookup("f").unwrap();
     two.unlink("/f").unwrap();
     put(&two, "/h", b"new").close().unwrap();
     two.rename("/h", &two, "/g", RenameMode::Replace).unwrap();
@@ -87,7 +88,10 @@ fn a_file_that_another_mount_removed_is_stale_and_is_not_brought_back() {
         assert_eq!(file.punch_hole(0, 9).unwrap_err(), Error::Stale);
         assert_eq!(file.stat().unwrap_err(), Error::Stale);
     }
-    drop((file, replaced));
+    for options in [OpenOptions::READ, OpenOptions::WRITE] {
+        assert_eq!(known.open(&options).map(drop).unwrap_err(), Error::Stale, "whoever asked looks anew");
+    }
+    drop((file, replaced, known));
     assert_eq!(cat(&one, "/g"), b"new");
     assert_eq!(world.object_count(), objects + 1, "/g");
     assert!(one.check(false).unwrap().is_clean());
