@@ -85,7 +85,7 @@ impl Dfs {
     /// corrects link counts, unless anything is damaged: what a damaged entry leads to, and whatever is below it, has no
     /// other name. Damaged entries are only reported; to remove or replace them takes an unlink or rename.
     ///
-    /// What is made meanwhile never looks leaked. REQUIRES: for `repair`, that nobody changes the file system meanwhile: what is
+    /// What is made or freed meanwhile never looks leaked. REQUIRES: for `repair`, that nobody changes the file system meanwhile: what is
     /// moved may be missed on the way through the tree.
     ///
     /// # Errors
@@ -102,6 +102,11 @@ impl Dfs {
         mount.count_orphans(&mut seen, &mut report)?;
         mount.compare_links(&seen, &mut report)?;
         mount.find_leaked(objects, &seen, &mut report);
+        if !report.leaked.is_empty() {
+            // What was freed meanwhile had no name when the names were looked at, and is not there any more.
+            let objects: BTreeSet<Oid> = mount.all_objects(&mut report)?.into_iter().collect();
+            report.leaked.retain(|oid| objects.contains(oid));
+        }
         report.repaired = repair && report.is_whole();
         if report.repaired {
             for oid in &report.leaked {

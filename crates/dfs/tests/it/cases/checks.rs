@@ -3,6 +3,8 @@
 use super::common::{World, put, small_chunks};
 use super::common::{cat, damage_entry, entry_record, put_entry};
 use dolmen_client::At;
+use dolmen_codec::Ask;
+use dolmen_codec::verb::{ListWhat, Verb};
 use dolmen_dfs::{Error, layout};
 use dolmen_types::{Cond, ObjectClass, ObjectType, Recx};
 
@@ -20,6 +22,27 @@ fn a_healthy_file_system_is_clean_and_counted() {
     assert!(report.is_clean(), "{report:?}");
     assert_eq!((report.dirs, report.files, report.symlinks, report.orphans), (2, 1, 1, 1));
     assert_eq!(super::common::read_all(&open), b"x");
+}
+
+#[test]
+fn what_is_freed_during_a_check_never_looks_leaked() {
+    fn looks_at_names(ask: &Ask<'_>) -> bool {
+        matches!(ask, Ask::Target(_, _, Verb::List(list)) if matches!(list.what, ListWhat::Dkeys(_)))
+    }
+    let (world, watched) = World::watched();
+    let (one, two) = (world.mount_shared(), world.mount_shared());
+    put(&one, "/f", b"stone");
+    let open = put(&one, "/open", b"stone");
+    one.unlink("/open").unwrap();
+    // The objects were looked at, and the names are next.
+    watched.before(looks_at_names, move || {
+        one.unlink("/f").unwrap();
+        drop(open);
+        Ok(())
+    });
+    let report = two.check(false).unwrap();
+    assert!(watched.is_done());
+    assert!(report.is_clean(), "{report:?}");
 }
 
 #[test]
