@@ -114,6 +114,14 @@ impl Spin {
         goes_on
     }
 
+    /// Whether one who comes back at once when he has found nothing is to give way first, and to take note of that turn: where
+    /// more want to run than there are processors, and no stranger has come of it lately.
+    #[inline]
+    pub(crate) fn is_to_give_way(&mut self, now_ns: u64) -> bool {
+        self.ask(now_ns);
+        self.crowded_until_ns != 0 && now_ns >= self.shy_until_ns
+    }
+
     /// Whether more threads want to run than there are processors, as was found out a moment ago.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
@@ -164,8 +172,8 @@ impl Spin {
         SPIN_NS
     }
 
-    /// Somebody had the processor, or nobody wanted it.
-    fn note_turn(&mut self, before_ns: u64, after_ns: u64) {
+    /// Somebody had the processor between the two, or nobody wanted it.
+    pub(crate) fn note_turn(&mut self, before_ns: u64, after_ns: u64) {
         if after_ns - before_ns > STRANGER_NS {
             self.crowded_until_ns = after_ns + CROWD_LASTS_NS;
             self.strangers = self.strangers.wrapping_add(1);
@@ -184,7 +192,12 @@ impl Spin {
         if self.since_ns == 0 {
             self.since_ns = now_ns;
         }
-        if now_ns - self.asked_ns > CROWD_NS {
+        self.ask(now_ns);
+        now_ns
+    }
+
+    fn ask(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.asked_ns) > CROWD_NS {
             self.asked_ns = now_ns;
             if self.load.is_crowded() {
                 self.crowded_until_ns = now_ns + CROWD_LASTS_NS;
@@ -192,7 +205,6 @@ impl Spin {
                 self.crowded_until_ns = 0;
             }
         }
-        now_ns
     }
 }
 
@@ -223,6 +235,22 @@ mod tests {
         }
         (0..PEERS).for_each(|_| spin.note_turn(now_ns, now_ns + STRANGER_NS));
         assert_eq!(spin.shy_ns, SHY_NS_MIN);
+    }
+
+    #[test]
+    fn who_comes_back_at_once_gives_way_in_a_crowd_but_not_to_strangers() {
+        let mut spin = Spin::new();
+        let now_ns = RealClock.monotonic_ns();
+        // What was asked a moment ago holds.
+        (spin.asked_ns, spin.crowded_until_ns) = (now_ns, 0);
+        assert!(!spin.is_to_give_way(now_ns), "there is room for all");
+        spin.crowded_until_ns = now_ns + CROWD_LASTS_NS;
+        assert!(spin.is_to_give_way(now_ns));
+        let after_ns = now_ns + STRANGER_NS + 1;
+        spin.note_turn(now_ns, after_ns);
+        spin.asked_ns = after_ns;
+        assert!(!spin.is_to_give_way(after_ns), "a stranger has come of it");
+        assert!(spin.is_to_give_way(after_ns + SHY_NS_MIN));
     }
 
     #[test]

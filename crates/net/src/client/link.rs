@@ -15,6 +15,7 @@ mod given;
 mod land;
 mod later;
 mod silence;
+mod turns;
 
 use super::pending::{Decoded, Finished, Opens, Pending, Progress, Requests, Waiter};
 use super::pools::Pools;
@@ -38,12 +39,13 @@ use dolmen_codec::wire::{
     Caller, FetchPlan, PoolSlot, SystemReply, SystemVerb, encode_request, encode_system_request,
 };
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request};
-use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket};
+use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket, yield_now};
 use dolmen_types::{Epoch, Error, Head, Invalid, IoBuf, RequestId, Result, crc32c_append};
 use given::{Reached, closed};
 use land::land;
 use silence::Silence;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use turns::Turns;
 
 /// Queues of one process at one engine: one for each thread of a large node.
 const QUEUES_MAX: usize = 4096;
@@ -93,7 +95,7 @@ struct Inner {
     /// The newest epoch that other engines have answered with.
     seen: Arc<AtomicU64>,
     /// Guards everything that is said and heard. Taken alone.
-    state: Mutex<State>,
+    state: Turns<State>,
     /// Called when the thread that waits for the socket has woken, or has connected anew.
     woken: Condvar,
     /// Guards what a forked child was refused; nobody else takes it.
@@ -210,7 +212,7 @@ impl Link {
             mark: ForkMark::new()?,
             client: Rng::from_entropy()?.next_u128(),
             seen,
-            state: Mutex::new(state),
+            state: Turns::new(state),
             woken: Condvar::new(),
             refused: Mutex::default(),
         };
@@ -336,8 +338,7 @@ impl Link {
 
 impl Inner {
     fn lock(&self) -> Guard<'_> {
-        // A panic while it was held was one of ours: the connection is then made anew by its next error.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn unreachable(&self) -> Error {
@@ -595,7 +596,7 @@ impl Inner {
             }
             let now_ns = RealClock.monotonic_ns();
             if !wait && state.session.is_some() && now_ns - state.looked_ns < OVERDUE_LOOK_NS {
-                return;
+                return self.give_way(state, now_ns);
             }
             state.looked_ns = now_ns;
             if !wait {
@@ -628,13 +629,23 @@ impl Inner {
         }
     }
 
+    /// Lets others run before whoever polls without waiting comes back, where not all can: the engine, too, may be one.
+    fn give_way(&self, mut state: Guard<'_>, now_ns: u64) {
+        if state.spin.is_to_give_way(now_ns) {
+            drop(state);
+            yield_now();
+            let after_ns = RealClock.monotonic_ns();
+            self.lock().spin.note_turn(now_ns, after_ns);
+        }
+    }
+
     /// What a queue gives in a forked child: whatever was under way there, the child has no part in it.
     fn poll_forked(&self, queue: usize, out: &mut Vec<Outcome>) {
         let mut refused = self.refused();
         out.extend(refused.extract_if(.., |(of, _)| *of == queue).map(|(_, outcome)| outcome));
         drop(refused);
         // A thread of the parent may have held it when the child was made: then nobody will let it go.
-        if let Ok(mut state) = self.state.try_lock() {
+        if let Some(mut state) = self.state.try_lock() {
             state.fail_all_unsaid(&self.unreachable());
             if let Some(open) = state.queues.of_mut(queue) {
                 out.append(&mut open.done);
@@ -702,10 +713,8 @@ impl Inner {
             }
             state.make_way();
             if state.spin.again() {
-                if state.sleepers > 0 || state.requests.len() > 1 {
-                    drop(state);
-                    state = self.lock();
-                }
+                let sleep = state.sleepers > 0;
+                state = self.state.give_way(state, sleep);
                 continue;
             }
             let now_ns = RealClock.monotonic_ns();
@@ -1074,7 +1083,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if self.mark.is_forked() {
             // Its memory is mapped in the parent alone: what is at that address here is somebody else's.
-            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let state = self.state.get_mut();
             core::mem::forget((state.session.take(), state.coming.take()));
         }
     }
