@@ -132,10 +132,13 @@ impl Starter {
             }
             // How one has ended that another has begun, who has given up, says nothing of the next one.
             if has_begun {
-                let refused = |error: dolmen_env::Error| {
-                    (error.into(), was_owned || DirLock::owner(&self.dir).is_some())
+                let is_ending = was_owned || DirLock::owner(&self.dir).is_some();
+                return match ended {
+                    Err(error) => Err((error.into(), is_ending)),
+                    // Who waits for no children does not know how it has ended.
+                    Ok(_) if is_ending => Err((Error::TimedOut, true)),
+                    Ok(_) => Ok(Seen::Done),
                 };
-                return ended.map(|_| Seen::Done).map_err(refused);
             }
         }
         look_after(&mut all);
