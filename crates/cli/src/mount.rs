@@ -237,7 +237,9 @@ fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
 /// The files of a container, with all that the kernel asks about.
 fn mounted(view: &Container, args: &Mount, options: &MountOptions) -> Outcome<Dfs> {
     let tends = options.shared && !options.read_only;
-    let options = MountOptions { atime: true, acls: true, exact_blocks: true, tends, ..options.clone() };
+    let exact_times = args.cache == Cache::Off && options.shared;
+    let keeps = MountOptions { atime: true, acls: true, exact_blocks: true, ..options.clone() };
+    let options = MountOptions { exact_times, tends, ..keeps };
     Dfs::mount(view, &options).doing(|| format!("use container {} as a file system", args.cont.cont))
 }
 

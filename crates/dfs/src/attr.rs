@@ -518,7 +518,12 @@ impl Mount {
         };
         // Of what is not in use no time is pending.
         let node = self.nodes.find(inode.oid);
-        let pending = node.as_ref().and_then(|node| node.pending_mtime());
+        // What another mount has recorded since counts, as it will when this one records the time.
+        let counts = |node: &Node| {
+            let is_known = node.recorded_mtime_ns() == inode.mtime.unix_ns();
+            node.pending_mtime().filter(|mtime| is_known || inode.ctime <= *mtime)
+        };
+        let pending = node.as_deref().and_then(counts);
         let read = node.as_ref().and_then(|node| node.pending_atime());
         let atime = atime.unwrap_or(inode.mtime);
         let mtime = pending.unwrap_or(inode.mtime);

@@ -81,6 +81,9 @@ pub struct MountOptions {
     /// `Stat::blocks` counts what is stored of a file, not its holes: a question for each chunk of up to 64, once for each size
     /// and time of change. Of a longer file a chunk that has any data counts as a whole.
     pub exact_blocks: bool,
+    /// The time of a change is recorded with it, at the cost of another request: who looks through another mount sees the same
+    /// time. If not, the record may be of a second before, and what is not closed of a minute before.
+    pub exact_times: bool,
     /// A thread looks now and then for files without a name that mounts which have died had open, and frees them, and records
     /// accesses that wait: for a mount that lasts. Every mount that may write looks for such files when it begins.
     pub tends: bool,
@@ -104,6 +107,7 @@ impl Default for MountOptions {
             atime: false,
             acls: false,
             exact_blocks: false,
+            exact_times: false,
             tends: false,
             spares_orphans: false,
             uid: 0,
@@ -173,6 +177,7 @@ pub(crate) struct Mount {
     pub(crate) acls: bool,
     /// Whether holes are no blocks.
     pub(crate) exact_blocks: bool,
+    pub(crate) exact_times: bool,
     clock: Arc<dyn Clock>,
     read_only: bool,
     pub(crate) sharing: Sharing,
@@ -319,6 +324,7 @@ impl Dfs {
             atime: options.atime,
             acls: options.acls,
             exact_blocks: options.exact_blocks,
+            exact_times: options.exact_times,
             clock: Arc::clone(&options.clock),
             read_only: options.read_only || container.view_epoch().is_some(),
             sharing: Sharing::new(options.shared || options.relaxed),
@@ -538,16 +544,19 @@ impl Mount {
 
     /// Notes a change of a directory's or file's content.
     pub(crate) fn touch(&self, node: &Node) {
-        if node.touch(self.now_ns()) {
+        if node.touch(self.now_ns(), self.exact_times) {
             // Ignored: the time stays pending, and the next change, `sync` or the last handle tries again.
             let _still_pending = self.record_times(node);
         }
     }
 
-    /// Records accesses that wait, of what is in use.
-    pub(crate) fn record_accesses(&self) {
+    /// Records times that wait, of what is in use.
+    pub(crate) fn record_waiting_times(&self) {
         let live = self.nodes.live();
-        for node in live.iter().filter(|node| node.pending_atime().is_some() && !node.is_removed()) {
+        let waits = |node: &&Arc<Node>| {
+            (node.pending_atime().is_some() || node.pending_mtime().is_some()) && !node.is_removed()
+        };
+        for node in live.iter().filter(waits) {
             // Ignored: it waits on.
             let _waits = self.record_times(node);
         }

@@ -454,8 +454,8 @@ impl Node {
         *self.blocks.lock().unwrap_or_else(PoisonError::into_inner) = Blocks { state, blocks };
     }
 
-    /// Notes a change of content; whether it has waited long enough to be recorded now.
-    pub(crate) fn touch(&self, now_ns: u64) -> bool {
+    /// Notes a change of content; whether it is to be recorded now: at once, or since it has waited for long enough.
+    pub(crate) fn touch(&self, now_ns: u64, at_once: bool) -> bool {
         self.changes.fetch_add(1, Ordering::AcqRel);
         let recorded_ns = self.recorded_mtime_ns.load(Ordering::Relaxed);
         if now_ns.abs_diff(recorded_ns) < TIME_GRAIN_NS {
@@ -463,7 +463,7 @@ impl Node {
         }
         self.note_pending(Time::from_unix_ns(now_ns));
         let tried_ns = recorded_ns.max(self.tried_mtime_ns.load(Ordering::Relaxed));
-        now_ns.abs_diff(tried_ns) > TIME_LAG_NS_MAX
+        at_once || now_ns.abs_diff(tried_ns) > TIME_LAG_NS_MAX
     }
 
     /// Notes a change that is not in the record, unless a later one is noted: of two that end at once, or of one that

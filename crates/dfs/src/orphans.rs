@@ -217,7 +217,7 @@ impl Looks {
             Ok(Left::Others) => (self.rest_ns * 2).clamp(LOOK_NS_MIN, LOOK_NS_MAX),
             Ok(Left::Nothing) | Err(_) => LOOK_NS_MAX,
         };
-        mount.record_accesses();
+        mount.record_waiting_times();
         self.next_ns = now_ns + self.rest_ns;
     }
 }

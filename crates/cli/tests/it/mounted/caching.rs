@@ -71,11 +71,18 @@ fn seen(dir: &Path) -> Vec<String> {
             };
             let (mode, links) = (meta.mode(), if meta.is_dir() { 0 } else { meta.nlink() });
             let name = path.file_name().unwrap().display().to_string();
-            format!("{name} {mode:o} {links} {} {content}\n", meta.len())
+            let (len, blocks, changed) = (meta.len(), meta.blocks(), changed(&meta));
+            format!("{name} {mode:o} {links} {len} {blocks} {changed:?} {content}\n")
         })
         .collect();
     lines.sort();
+    lines.push(format!(". {:?}\n", changed(&fs::metadata(dir).unwrap())));
     lines
+}
+
+/// When the contents and when anything was changed last.
+fn changed(meta: &fs::Metadata) -> [(i64, i64); 2] {
+    [(meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec())]
 }
 
 /// One change, of whatever there is.
@@ -103,6 +110,32 @@ fn change(dir: &Path, rng: &mut Rng) {
             Permissions::from_mode(0o600 + u32::try_from(rng.below(8)).unwrap()),
         )),
     }
+}
+
+#[test]
+fn times_of_changes_are_the_same_everywhere_when_a_write_returns_where_nothing_is_remembered() {
+    let Some((mounted, [one, two])) = two_mounts("caching-times", &["--cache", "off"]) else { return };
+    let [ours, theirs] = [&one, &two].map(|dir| dir.join("f"));
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&ours).unwrap();
+    let other = OpenOptions::new().append(true).open(&theirs).unwrap();
+    for round in 0..60_u64 {
+        match round % 6 {
+            0 | 3 => file.write_all_at(b"stone", 10 * round).unwrap(),
+            1 => std::io::Write::write_all(&mut &other, b"menhir").unwrap(),
+            2 => file.set_len(1000 - round).unwrap(),
+            4 => other.set_len(2000 + round).unwrap(),
+            _ => fs::hard_link(&ours, one.join(format!("g{round}"))).unwrap(),
+        }
+        let times = |path: &Path| changed(&fs::metadata(path).unwrap());
+        for (here, there) in [(&theirs, &ours), (&two, &one)] {
+            let found = times(here);
+            assert_eq!(found, times(there), "round {round}: {}", here.display());
+        }
+        // Some are within the grain of times, and some are not.
+        std::thread::park_timeout(Duration::from_millis(round % 7));
+    }
+    drop((file, other));
+    mounted.finish();
 }
 
 #[test]

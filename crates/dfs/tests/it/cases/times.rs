@@ -5,7 +5,7 @@ use crate::watched::IsIt;
 use dolmen_codec::Ask;
 use dolmen_codec::pool::PoolVerb;
 use dolmen_codec::verb::Verb;
-use dolmen_dfs::{Cred, Dfs, Error, File, Follow, SetTime, Time};
+use dolmen_dfs::{Cred, Dfs, Error, File, Follow, MountOptions, OpenOptions, SetTime, Time};
 use dolmen_types::TargetNo;
 use std::sync::mpsc;
 
@@ -265,7 +265,7 @@ fn times_are_set_to_the_nanosecond_to_now_or_not_at_all() {
     assert_eq!(set(SetTime::To(SET), SetTime::Keep), (SET, other));
     drop(fs.sync());
     assert_eq!(file.stat().unwrap().atime, SET);
-    let writes = file.open(&dolmen_dfs::OpenOptions::WRITE).unwrap();
+    let writes = file.open(&OpenOptions::WRITE).unwrap();
     let written = write_late(&world, &writes);
     fs.set_times("/f", SetTime::To(other), SetTime::Keep, Follow::Yes).unwrap();
     writes.close().unwrap();
@@ -305,4 +305,44 @@ fn a_record_with_an_access_time_beside_it_is_the_same_to_other_programs() {
     let (a, b) = (record(b"a"), record(b"b"));
     // All but the number of the object and the time of the record.
     assert_eq!((&a[..4], &a[12..80]), (&b[..4], &b[12..80]));
+}
+
+#[test]
+fn a_time_that_waits_is_not_told_where_another_mount_has_recorded_a_later_change() {
+    let world = World::new(2);
+    let (one, two) = (world.mount_shared(), world.mount_shared());
+    put(&one, "/f", b"1").close().unwrap();
+    let [ours, theirs] = [&one, &two].map(|fs| fs.open("/f", &OpenOptions::WRITE).unwrap());
+    let first = write_late(&world, &ours);
+    assert_eq!(ours.stat().unwrap().mtime, first);
+    let second = write_late(&world, &theirs);
+    theirs.sync().unwrap();
+    let told = |file: &File| (file.stat().unwrap().mtime, file.stat().unwrap().ctime);
+    assert_eq!(told(&ours), (second, second));
+    assert_eq!(told(&theirs), (second, second));
+    // Nor when it is recorded.
+    ours.sync().unwrap();
+    assert_eq!(told(&theirs), (second, second));
+    assert_eq!(told(&ours), (second, second));
+}
+
+#[test]
+fn times_that_are_recorded_with_their_changes_are_the_same_in_each_mount() {
+    let world = World::new(2);
+    let exact = || {
+        let options = MountOptions { shared: true, exact_times: true, ..world.options() };
+        Dfs::mount(&world.container, &options).unwrap()
+    };
+    let (one, two) = (exact(), exact());
+    one.mkdir("/d", 0o755).unwrap();
+    let file = put(&one, "/d/f", b"1");
+    for round in 0..6 {
+        let written = write_late(&world, &file);
+        assert_eq!(two.stat("/d/f").unwrap().mtime, written, "round {round}");
+        // A change of names is one of the directory.
+        world.clock.advance(100_000_000);
+        one.link("/d/f", &one, format!("/d/{round}")).unwrap();
+        assert_eq!(two.stat("/d").unwrap().mtime, world.now(), "round {round}");
+        assert_eq!(two.stat("/d/f").unwrap().ctime, one.stat("/d/f").unwrap().ctime, "round {round}");
+    }
 }
