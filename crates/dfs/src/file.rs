@@ -19,6 +19,9 @@ use std::sync::{Arc, PoisonError};
 /// Chunks of a hole that are removed without asking which exist.
 const CHUNKS_BLIND_MAX: u64 = 64;
 const EXTENTS_AT_ONCE: u32 = 1024;
+/// Bytes by themselves in a chunk that are looked at: each is a request. A program that writes single bytes far apart has
+/// written more of them, and means them.
+const LONE_BYTES_MAX: usize = 4;
 
 /// An open file; a cheap handle, `Send` and `Sync`. It is an [`Obj`], too, which has its attributes.
 ///
@@ -246,7 +249,8 @@ impl File {
 
     /// Cuts the file or lengthens it with a hole, atomically.
     ///
-    /// The layout has no size but the last record, so a file that ends in a hole gets one zero byte there.
+    /// The layout has no size but the last record, so a file that ends in a hole gets one zero byte there, which is told as a
+    /// part of the hole.
     ///
     /// # Errors
     /// `BadHandle` unless it was opened for writing; `FileTooBig`; those of the store.
@@ -445,19 +449,48 @@ fn chunks_of(object: &Object, at: At<'_>) -> Result<Vec<u64>> {
     Ok(chunks)
 }
 
-/// Data of one chunk, as ascending ranges of offsets in the file.
+/// Data of one chunk, as ascending ranges of offsets in the file. A zero byte by itself in a hole is none: it stands for where
+/// the file ends, or has ended.
 fn extents_of(object: &Object, chunk_bytes: u64, chunk: u64) -> Result<Vec<(u64, u64)>> {
     let start = chunk.checked_mul(chunk_bytes).ok_or(What::Range)?;
     let dkey = (chunk + 1).to_le_bytes();
-    let (mut extents, mut anchor) = (Vec::new(), Anchor::default());
+    let (mut found, mut anchor) = (Vec::new(), Anchor::default());
     while !anchor.is_eof() {
         let page = object.list_extents(At::Latest, &dkey, AKEY_DATA, &mut anchor, EXTENTS_AT_ONCE)?;
-        extents.extend(page.iter().map(|extent| {
-            let at = start.saturating_add(extent.recx.index);
-            (at, at.saturating_add(extent.recx.count))
-        }));
+        found.extend(page.iter().map(|extent| extent.recx));
     }
-    Ok(extents)
+    let zeros = lone_zeros(object, &dkey, &found)?;
+    let is_data = |recx: &&Recx| !zeros.contains(&recx.index);
+    let range = |recx: &Recx| {
+        let at = start.saturating_add(recx.index);
+        (at, at.saturating_add(recx.count))
+    };
+    Ok(found.iter().filter(is_data).map(range).collect())
+}
+
+/// Where zero bytes are by themselves among the ascending extents of a chunk.
+fn lone_zeros(object: &Object, dkey: &[u8], extents: &[Recx]) -> Result<Vec<u64>> {
+    let ends_at = |n: usize| extents.get(n).map(|recx| recx.index.saturating_add(recx.count));
+    let is_alone = |n: usize| {
+        let touches_last = n > 0 && ends_at(n - 1) == Some(extents[n].index);
+        let touches_next = extents.get(n + 1).is_some_and(|next| ends_at(n) == Some(next.index));
+        extents[n].count == 1 && !touches_last && !touches_next
+    };
+    let lone: Vec<Recx> = (0..extents.len()).filter(|&n| is_alone(n)).map(|n| extents[n]).collect();
+    if lone.len() > LONE_BYTES_MAX {
+        return Ok(Vec::new());
+    }
+    let mut zeros = Vec::new();
+    with_scratch(|scratch| {
+        for recx in lone {
+            let found = object.read(At::Latest, dkey, AKEY_DATA, 1, recx, scratch)?;
+            if !found.filled.is_empty() && scratch.first() == Some(&0) {
+                zeros.push(recx.index);
+            }
+        }
+        Ok::<_, Error>(())
+    })?;
+    Ok(zeros)
 }
 
 fn size_of(object: &Object, at: At<'_>, chunk_bytes: u64) -> Result<u64> {
@@ -476,7 +509,8 @@ pub(crate) fn size_of_record(oid: Oid, chunk_bytes: u64, last: Option<&Found>) -
 }
 
 impl Mount {
-    /// Bytes of data in a file of this size, to the byte in as many chunks: of more, each that has any counts as a whole.
+    /// Bytes of data in a file of this size, to the byte in as many chunks: of more, each that has any counts as a whole, but the
+    /// last, where there may be nothing but the end.
     pub(crate) fn stored_bytes(
         &self,
         oid: Oid,
@@ -486,11 +520,11 @@ impl Mount {
     ) -> Result<u64> {
         let object = self.object(oid)?;
         let chunks = if size_bytes <= chunk_bytes { vec![0] } else { chunks_of(&object, At::Latest)? };
-        if chunks.len() > exact_max {
-            let whole = |chunk: &u64| size_bytes.saturating_sub(chunk.saturating_mul(chunk_bytes));
-            return Ok(chunks.iter().map(|chunk| whole(chunk).min(chunk_bytes)).sum());
-        }
-        chunks.into_iter().try_fold(0, |sum, chunk| {
+        let whole_count = if chunks.len() > exact_max { chunks.len() - 1 } else { 0 };
+        let (whole, exact) = chunks.split_at(whole_count);
+        let bytes_to_end = |chunk: &u64| size_bytes.saturating_sub(chunk.saturating_mul(chunk_bytes));
+        let sum = whole.iter().map(|chunk| bytes_to_end(chunk).min(chunk_bytes)).sum();
+        exact.iter().try_fold(sum, |sum, &chunk| {
             let extents = extents_of(&object, chunk_bytes, chunk)?;
             Ok(sum + extents.iter().map(|(start, end)| end - start).sum::<u64>())
         })

@@ -30,12 +30,13 @@ def access_list(mode):
 def put(path, source, draw):
     """Makes one file from another; the ranges that have data."""
     if source is None:
-        # Longer than two chunks, with holes between. None is at the end: there a byte may stand for the length.
+        # Longer than two chunks, with holes between and at the end.
         parts = [(0, 65536), (3 << 20, 65536), (5 << 20, 65536)]
         with open(path, "xb") as file:
             for at, count in parts:
                 file.seek(at)
                 file.write(bytes(draw.randrange(1, 256) for _ in range(count)))
+            file.truncate(7 << 20)
         return parts
     with open(source, "rb") as file:
         data = file.read()

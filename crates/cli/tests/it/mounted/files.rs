@@ -121,11 +121,11 @@ fn holes_are_found_and_made() {
     fallocate(&file, FallocateFlags::empty(), 0, 6 << 20).unwrap();
     let found = file.metadata().unwrap();
     assert_eq!(found.size(), 6 << 20);
-    assert_eq!(
-        found.blocks(),
-        (1 << 19) / 512 + 1,
-        "holes take up nothing but a mark of where the file ends"
-    );
+    assert_eq!(found.blocks(), (1 << 19) / 512, "holes take up nothing, also at the end");
+    file.set_len(1 << 40).unwrap();
+    assert_eq!((file.metadata().unwrap().blocks(), file.metadata().unwrap().size()), (1024, 1 << 40));
+    assert_eq!(seek(&file, SeekFrom::Data(5 << 20)), Err(rustix::io::Errno::NXIO));
+    assert_eq!(seek(&file, SeekFrom::Hole(5 << 20)).unwrap(), 5 << 20);
     let refused = fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4096);
     assert_eq!(refused, Err(rustix::io::Errno::OPNOTSUPP));
     drop(file);

@@ -31,7 +31,7 @@ fn blocks_are_what_is_stored_where_a_mount_asks_for_it() {
         file.punch_hole(0, 4096).unwrap();
         assert_eq!(blocks(), 9);
         file.set_len(1 << 40).unwrap();
-        assert_eq!(blocks(), (4096_u64 + 513).div_ceil(512), "a hole at the end is one byte");
+        assert_eq!(blocks(), 9, "the end takes nothing up");
         file.set_len(6 * 4096).unwrap();
         assert_eq!(world.mount().stat("/f").unwrap().blocks, 48, "others count holes");
         assert_eq!(blocks(), 9);
@@ -40,6 +40,35 @@ fn blocks_are_what_is_stored_where_a_mount_asks_for_it() {
         other.write_at(0, &[1; 4096]).unwrap();
         other.close().unwrap();
         assert_eq!(blocks(), 17, "another mount's write counts when its time does");
+    }
+}
+
+#[test]
+fn where_a_file_ends_in_a_hole_or_has_ended_there_is_no_data() {
+    for shared in [false, true] {
+        let world = World::with(2, &small_chunks());
+        let fs = mounted(&world, shared);
+        let file = put(&fs, "/f", b"");
+        let told = || (file.stat().unwrap().blocks, file.seek_data(0), file.seek_hole(0));
+        for len in [1, 100, 4096, 4097, 3 * 4096 + 7, 1 << 40] {
+            file.set_len(len).unwrap();
+            assert_eq!((file.size().unwrap(), told()), (len, (0, Err(Error::NoSuchOffset), Ok(0))));
+        }
+        // All of these ends are in the midst now.
+        file.write_at(4 << 40, b"stone").unwrap();
+        assert_eq!(told(), (1, Ok(4 << 40), Ok(0)));
+        file.set_len(200_000).unwrap();
+        file.write_at(8192, &[7; 512]).unwrap();
+        file.set_len(8192 + 514).unwrap();
+        assert_eq!((told(), file.seek_hole(8192)), ((1, Ok(8192), Ok(0)), Ok(8192 + 512)));
+        // A byte that is something is data, and so is a zero beside data.
+        file.set_len(0).unwrap();
+        file.write_at(77, b"x").unwrap();
+        assert_eq!(told(), (1, Ok(77), Ok(0)));
+        file.write_at(78, &[0]).unwrap();
+        assert_eq!((told(), file.seek_hole(77)), ((1, Ok(77), Ok(0)), Ok(79)));
+        file.punch_hole(0, 79).unwrap();
+        assert_eq!(told(), (0, Err(Error::NoSuchOffset), Ok(0)));
     }
 }
 
@@ -56,6 +85,12 @@ fn of_a_long_file_a_chunk_with_any_data_is_blocks_as_a_whole() {
             if chunk < 64 { (10 * (chunk + 1)).div_ceil(512) } else { (64 * 4096_u64 + 10).div_ceil(512) }
         );
     }
+    file.set_len(1 << 40).unwrap();
+    assert_eq!(
+        file.stat().unwrap().blocks,
+        65 * 8,
+        "the last one that has data counts, and the end does not"
+    );
 }
 
 #[test]
