@@ -22,13 +22,15 @@ fd = os.open(path, os.O_RDONLY if what == 'exec' else os.O_RDWR)
 if what in ('fault', 'msync', 'unmap', 'exit'):
     memory = mmap.mmap(fd, 4 << 20)
 if what in ('msync', 'unmap', 'exit'):
-    memory[0]
+    memory[::4096]
 if what in ('fsync', 'close'):
     os.pwrite(fd, b'x', 0)
 print('ready', flush=True)
 sys.stdin.readline()
 if what == 'fault': memory[2 << 20]
-if what in ('msync', 'unmap', 'exit'): memory[0] = 1
+if what in ('msync', 'unmap', 'exit'):
+    # Pages that are not beside each other are stored one by one.
+    for at in range(0, len(memory), 8192): memory[at] = 1
 if what == 'msync': memory.flush()
 if what == 'unmap': memory.close()
 if what == 'exit': os._exit(0)
@@ -147,17 +149,35 @@ fn who_waits_for_a_dead_daemon_can_be_killed_in_every_call() {
     mounted.finish();
 }
 
-#[test]
-fn memory_that_was_changed_holds_nobody_longer_than_the_deadline() {
-    let Some(mounted) = mounted("stuck-memory", "6") else { return };
+/// Of 512 pages that wait each by itself for four threads, the first wait for the deadline, and the others for none of their own.
+fn change_memory(name: &str, leave: fn(&mut Mounted), come_back: fn(&mut Mounted)) {
+    let Some(mut mounted) = mounted(name, "6") else { return };
     let mut users = users(&mounted, &FLUSHES);
-    signal_daemon(&mounted, Signal::SIGSTOP);
+    leave(&mut mounted);
     begin(&mut users);
     kill_all(&mut users);
     all_end(running(&mut users), Duration::from_secs(6) + SOON);
-    signal_daemon(&mounted, Signal::SIGCONT);
+    come_back(&mut mounted);
     assert_eq!(shell(&mounted, "cat msync/f | wc -c"), "4194304\n");
     mounted.finish();
+}
+
+#[test]
+fn memory_that_was_changed_holds_nobody_longer_than_the_deadline_while_the_daemon_is_silent() {
+    change_memory(
+        "stuck-memory-silent",
+        |mounted| signal_daemon(mounted, Signal::SIGSTOP),
+        |mounted| signal_daemon(mounted, Signal::SIGCONT),
+    );
+}
+
+#[test]
+fn memory_that_was_changed_holds_nobody_longer_than_the_deadline_while_the_daemon_is_dead() {
+    change_memory(
+        "stuck-memory-dead",
+        |mounted| drop(mounted.daemon.take()),
+        |mounted| mounted.daemon = Some(Daemon::start_in(&mounted.place, "sys", &[])),
+    );
 }
 
 #[test]
