@@ -160,6 +160,11 @@ impl Mounted {
     pub(super) fn next_first(&mut self, args: &[&str]) {
         self.first().signal(Signal::SIGKILL);
         self.first().ends();
+        self.first_again(args);
+    }
+
+    /// Mounts anew in place of the first mount, whose process has ended.
+    pub(super) fn first_again(&mut self, args: &[&str]) {
         unmounted(&self.place, "mnt");
         drop(self.mounts.remove(0));
         self.mounts.insert(0, Mount::start(&self.place, "mnt", args));

@@ -1,11 +1,10 @@
-//! Random operations on one file of a mount, beside a model in memory: writes, appends, reads, cuts, holes, reserved ranges,
-//! copies, memory that is mapped; and kills of the mount's process and of the daemon in between and in their midst.
+//! Random operations on one file of a mount, or of two, beside a model in memory: writes, appends, reads, cuts, holes, reserved
+//! ranges, copies, memory that is mapped; and kills of a mount's process and of the daemon in between and in their midst.
 //!
 //! What an operation has acknowledged stays, whoever is killed. Of one that is cut short each byte is the old or the new one.
 
-use super::{MOMENT, Mounted, Running, unmounted};
+use super::{MOMENT, Mounted, Running};
 use crate::common::{amount, bytes};
-use crate::served::Daemon;
 use dolmen_env::Rng;
 use nix::sys::signal::Signal;
 use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, seek};
@@ -76,8 +75,10 @@ struct Run {
     mounted: Mounted,
     words: [&'static str; 2],
     mapper: Mapper,
-    /// One to write anywhere, one to append.
-    files: Option<(File, File)>,
+    /// Of each mount, one to write anywhere, one to append.
+    files: Vec<Option<(File, File)>>,
+    /// The mount through which a step goes.
+    side: usize,
     model: Vec<u8>,
     rng: Rng,
     step: u64,
@@ -89,8 +90,8 @@ impl Run {
     }
 
     fn files(&mut self) -> &(File, File) {
-        let path = self.mounted.path("f");
-        self.files.get_or_insert_with(|| {
+        let path = self.mounted.mounts[self.side].dir.join("f");
+        self.files[self.side].get_or_insert_with(|| {
             let open = |options: &mut OpenOptions| options.read(true).create(true).open(&path).unwrap();
             (open(OpenOptions::new().write(true)), open(OpenOptions::new().append(true)))
         })
@@ -139,7 +140,12 @@ impl Run {
         bytes(usize::try_from(len).unwrap(), self.rng.below(u64::MAX))
     }
 
+    fn close(&mut self) {
+        self.files.fill_with(|| None);
+    }
+
     fn one_step(&mut self) {
+        self.side = self.rng.index(self.files.len());
         match self.rng.below(32) {
             0..=7 => {
                 let (at, len) = self.range();
@@ -158,7 +164,7 @@ impl Run {
             22 | 23 => self.copy(),
             24..=26 => self.map(),
             27 => self.seek(),
-            28 => self.files = None,
+            28 => self.files[self.side] = None,
             29 => self.kill_daemon(),
             30 => self.kill_mount(),
             _ => self.kill_in_the_midst(),
@@ -210,13 +216,16 @@ impl Run {
     }
 
     fn copy(&mut self) {
-        let Some(from) = self.range_within() else { return };
+        // The system copies up to the end that it remembers of what is read.
+        let knows_end = self.files.len() == 1 || self.words[1] == "off";
+        let Some(from) = self.range_within().filter(|_| knows_end) else { return };
         // The system refuses a copy onto itself.
         let to = from.0 + from.1 + self.rng.below(STEP_BYTES);
         if to + from.1 > FILE_BYTES {
             return;
         }
         let data = self.part(from).to_vec();
+        assert_eq!(self.file().metadata().unwrap().len(), self.len());
         let (mut at, mut into, mut left) = (from.0, to, data.len());
         while left > 0 {
             let file = self.file();
@@ -228,7 +237,7 @@ impl Run {
     }
 
     fn map(&mut self) {
-        // Other files are mapped to be shared by newer systems only.
+        // Other files are mapped to be shared by newer systems only, and memory is that of one mount.
         let Some(range) = self.range_within().filter(|_| self.words[1] == "data") else { return };
         let fill = u8::try_from(self.rng.below(3) * 85).unwrap();
         if fill > 0 {
@@ -252,19 +261,20 @@ impl Run {
 
     /// Everything that is there, and what `fs cat` finds past the mount.
     fn compare(&mut self) {
-        self.files = None;
-        let found = fs::read(self.mounted.path("f")).unwrap();
-        assert_eq!(found.len(), self.model.len());
-        let differs = found.iter().zip(&self.model).position(|(found, wanted)| found != wanted);
-        assert_eq!(differs, None, "the first byte that is not as it was acknowledged");
+        self.close();
+        for mount in &self.mounted.mounts {
+            let found = fs::read(mount.dir.join("f")).unwrap();
+            assert_eq!(found.len(), self.model.len());
+            let differs = found.iter().zip(&self.model).position(|(found, wanted)| found != wanted);
+            assert_eq!(differs, None, "the first byte that is not as it was acknowledged");
+        }
     }
 
     /// The mount goes on with the next daemon. No file is open here meanwhile: whatever a test starts has this process's files
     /// for a moment, and closes them, which waits for the daemon; it may be the next one.
     fn kill_daemon(&mut self) {
-        self.files = None;
-        drop(self.mounted.daemon.take());
-        self.mounted.daemon = Some(Daemon::start_in(&self.mounted.place, "sys", &[]));
+        self.close();
+        self.mounted.next_daemon();
         self.compare();
     }
 
@@ -276,14 +286,13 @@ impl Run {
 
     fn mount_again(&mut self) {
         self.mounted.first().ends();
-        self.files = None;
-        unmounted(&self.mounted.place, "mnt");
-        self.mounted.mounts.clear();
-        self.mounted.mount("mnt", &self.words);
+        self.files[0] = None;
+        self.mounted.first_again(&self.words);
     }
 
     /// Kills the mount's process while a write is under way.
     fn kill_in_the_midst(&mut self) {
+        self.side = 0;
         let (at, len) = self.range();
         let data = self.data(len);
         let file = self.file().try_clone().unwrap();
@@ -322,12 +331,14 @@ impl Drop for Repeat {
     }
 }
 
-fn run(name: &str, cache: &'static str) {
+fn run(name: &str, cache: &'static str, mounts: usize) {
     let (steps, seed) = (amount("MOUNT_STEPS", STEPS), amount("MOUNT_SEED", SEED));
     let words = ["--cache", cache];
-    let Some(mounted) = Mounted::served(name, &words) else { return };
-    let (mapper, rng) = (Mapper::new(), Rng::from_seed(seed));
-    let mut run = Run { mounted, words, mapper, files: None, model: Vec::new(), rng, step: 0 };
+    let Some(mut mounted) = Mounted::served(name, &words) else { return };
+    (2..=mounts).for_each(|n| mounted.mount(&format!("mnt{n}"), &words));
+    let (mapper, rng, model) = (Mapper::new(), Rng::from_seed(seed), Vec::new());
+    let files = (0..mounts).map(|_| None).collect();
+    let mut run = Run { mounted, words, mapper, files, side: 0, model, rng, step: 0 };
     let mut repeat = Repeat(seed, 0, cache);
     // So that there is a file to be compared.
     run.files();
@@ -344,10 +355,20 @@ fn run(name: &str, cache: &'static str) {
 
 #[test]
 fn random_operations_and_kills_leave_what_was_acknowledged_where_nothing_is_remembered() {
-    run("random-off", "off");
+    run("random-off", "off", 1);
 }
 
 #[test]
 fn random_operations_and_kills_leave_what_was_acknowledged_where_contents_are_remembered() {
-    run("random-data", "data");
+    run("random-data", "data", 1);
+}
+
+#[test]
+fn random_operations_and_kills_leave_what_was_acknowledged_through_two_mounts_as_everybody_has_them() {
+    run("random-two", "metadata", 2);
+}
+
+#[test]
+fn random_operations_and_kills_leave_what_was_acknowledged_through_two_mounts_that_remember_nothing() {
+    run("random-two-off", "off", 2);
 }
