@@ -23,7 +23,7 @@ struct Part {
     batch: u64,
 }
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     Part {
         name: "kill",
         what: "kill -9 of a writing process, reopened and verified",
@@ -55,6 +55,13 @@ const PARTS: [Part; 10] = [
         test: ("dolmen-engine", "twice::"),
         variables: &[("CRASH_TWICE_STRIDE", Some(1)), ("CRASH_TWICE_SUBSETS", Some(8))],
         batch: 1,
+    },
+    Part {
+        name: "files",
+        what: "power cuts anywhere in random scripts of files and names, in mounts that are alone and shared, 30 in each",
+        test: ("dolmen-dfs", "on_engine::cuts::"),
+        variables: &[("DFS_CUT_SEEDS", Some(500)), ("DFS_CUT_FIRST_SEED", None)],
+        batch: 500,
     },
     Part {
         name: "everything",

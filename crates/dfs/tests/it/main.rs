@@ -100,6 +100,7 @@ mod on_engine {
     mod checks;
     mod common;
     mod crash;
+    mod cuts;
     mod damage;
     mod files;
     mod layout;

@@ -3,9 +3,10 @@
 
 use super::common::{START_NS, container_in, read_all, remove_all};
 use super::model::{Body, Model, Rename};
-use dolmen_client::{ContName, Container, Options, Pool};
+use dolmen_client::{ContName, Container, Options, Pool, Transport};
+use dolmen_codec::{Outcome, QueueId, Request};
 use dolmen_dfs::{
-    Dfs, Error, File, FileKind, FormatOptions, MountOptions, OpenOptions, RenameMode, SetAttrs,
+    Dfs, Error, File, FileKind, Follow, FormatOptions, MountOptions, OpenOptions, RenameMode, SetAttrs,
 };
 use dolmen_env::sim::{CrashPlan, Fault, SimConfig, SimDisk, SimDrive, SimPower};
 use dolmen_env::{Clock, Rng, Secrets, SimClock};
@@ -140,7 +141,7 @@ impl Run {
     }
 }
 
-fn mode(how: Rename) -> RenameMode {
+pub(crate) fn mode(how: Rename) -> RenameMode {
     match how {
         Rename::Replace => RenameMode::Replace,
         Rename::NoReplace => RenameMode::NoReplace,
@@ -148,15 +149,25 @@ fn mode(how: Rename) -> RenameMode {
     }
 }
 
-/// Kind, contents and number of names, by path.
-type Tree = BTreeMap<String, (FileKind, Vec<u8>, u64)>;
+/// What is to be seen of one file or directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    kind: FileKind,
+    pub(crate) data: Vec<u8>,
+    links: u64,
+    mode: u32,
+    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
 
-fn tree_of_model(model: &Model) -> Tree {
+/// All of them, by path.
+pub(crate) type Tree = BTreeMap<String, Entry>;
+
+pub(crate) fn tree_of_model(model: &Model) -> Tree {
     let mut tree = Tree::new();
     let mut pending = vec![(String::new(), 0)];
     while let Some((path, ino)) = pending.pop() {
         let inode = &model.inodes[ino];
-        let entry = match &inode.body {
+        let (kind, data, links) = match &inode.body {
             Body::File(data) => (FileKind::File, data.clone(), inode.links),
             Body::Symlink(target) => (FileKind::Symlink, target.clone(), 1),
             Body::Dir(entries) => {
@@ -167,12 +178,13 @@ fn tree_of_model(model: &Model) -> Tree {
                 (FileKind::Directory, Vec::new(), 1)
             }
         };
-        tree.insert(path, entry);
+        let (mode, xattrs) = (inode.mode, inode.xattrs.clone());
+        tree.insert(path, Entry { kind, data, links, mode, xattrs });
     }
     tree
 }
 
-fn tree_of(fs: &Dfs) -> Tree {
+pub(crate) fn tree_of(fs: &Dfs) -> Tree {
     let mut tree = Tree::new();
     let mut pending = vec![String::new()];
     while let Some(path) = pending.pop() {
@@ -188,7 +200,10 @@ fn tree_of(fs: &Dfs) -> Tree {
             }
             special => panic!("nobody made a {special:?}"),
         };
-        tree.insert(path, (stat.kind, data, stat.links));
+        let names = fs.xattr_names(at, Follow::No).unwrap();
+        let value = |name: Vec<u8>| (name.clone(), fs.xattr(at, &name, Follow::No).unwrap());
+        let (xattrs, mode) = (names.into_iter().map(value).collect(), stat.permissions);
+        tree.insert(path, Entry { kind: stat.kind, data, links: stat.links, mode, xattrs });
     }
     tree
 }
@@ -207,19 +222,51 @@ fn devices(drive: &SimDrive) -> dolmen_engine::Devices {
     dolmen_engine::Devices { meta: Box::new(SimDisk::new(drive)), bulk: None }
 }
 
-fn mount(container: &Container, clock: &Arc<dyn Clock>) -> Dfs {
-    Dfs::mount(container, &MountOptions { clock: Arc::clone(clock), ..MountOptions::default() }).unwrap()
+fn mount(container: &Container, clock: &Arc<dyn Clock>, shared: bool) -> Dfs {
+    let options = MountOptions { clock: Arc::clone(clock), shared, ..MountOptions::default() };
+    Dfs::mount(container, &options).unwrap()
+}
+
+/// Answers nothing without power: whoever asked then would wait for what was under way.
+struct Powered {
+    inner: Arc<dyn Transport>,
+    power: SimPower,
+}
+
+impl Transport for Powered {
+    fn call(&self, request: Request<'_>) -> Outcome {
+        if self.power.is_crashed() {
+            return request.refused(dolmen_types::Error::Canceled);
+        }
+        self.inner.call(request)
+    }
+
+    fn open_queue(&self) -> Result<QueueId, dolmen_types::Error> {
+        self.inner.open_queue()
+    }
+
+    fn close_queue(&self, queue: QueueId) {
+        self.inner.close_queue(queue);
+    }
+
+    fn submit(&self, queue: QueueId, request: Request<'static>) {
+        self.inner.submit(queue, request);
+    }
+
+    fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
+        self.inner.poll(queue, wait, out);
+    }
 }
 
 /// A mounted file system on drives of one supply.
-fn build(power: &SimPower, clock: &Arc<dyn Clock>) -> (Vec<SimDrive>, Dfs) {
+pub(crate) fn build(power: &SimPower, clock: &Arc<dyn Clock>, shared: bool) -> (Vec<SimDrive>, Dfs) {
     let drives: Vec<_> = (0..TARGETS).map(|_| SimDrive::on_power(SimConfig::default(), power)).collect();
     let stores = (0..TARGETS).zip(&drives).map(|(no, drive)| {
         let id = u128::from(no);
         dolmen_engine::Target::create(devices(drive), Arc::clone(clock), id, &config(no)).unwrap()
     });
-    let pool = crate::pool_on(stores.collect(), clock, true);
-    let container = container_in(pool, clock);
+    let pool = Powered { inner: crate::pool_on(stores.collect(), clock, true), power: power.clone() };
+    let container = container_in(Arc::new(pool), clock);
     let clock_of = Arc::clone(clock);
     let options = FormatOptions {
         chunk_bytes: 4096,
@@ -228,12 +275,12 @@ fn build(power: &SimPower, clock: &Arc<dyn Clock>) -> (Vec<SimDrive>, Dfs) {
         ..FormatOptions::default()
     };
     Dfs::format(&container, &options).unwrap();
-    let fs = mount(&container, clock);
+    let fs = mount(&container, clock, shared);
     (drives, fs)
 }
 
 /// The file system after a power cut.
-fn rebuild(drives: &[SimDrive], plan: CrashPlan, clock: &Arc<dyn Clock>) -> Dfs {
+pub(crate) fn rebuild(drives: &[SimDrive], plan: CrashPlan, clock: &Arc<dyn Clock>) -> Dfs {
     let stores = (0..TARGETS).zip(drives).map(|(no, drive)| {
         let drive = drive.crash(plan);
         dolmen_engine::Target::open(devices(&drive), Arc::clone(clock), &config(no)).unwrap().0
@@ -251,14 +298,14 @@ fn rebuild(drives: &[SimDrive], plan: CrashPlan, clock: &Arc<dyn Clock>) -> Dfs 
     let pool = Pool::connect_with(transport, options).unwrap();
     assert!(pool.check().unwrap().iter().all(|audit| audit.findings.is_empty()));
     let container = pool.open_container(&ContName::Label(Label::new("files").unwrap())).unwrap();
-    mount(&container, clock)
+    mount(&container, clock, false)
 }
 
 /// Runs the script with a power cut at boundary `cut` of it; the drives, the trees before and after the
 /// operation that was cut, and that operation. `None` if the script ended before.
 fn run_until(cut: u64, clock: &Arc<dyn Clock>) -> Option<(Vec<SimDrive>, Tree, Tree, usize)> {
     let power = SimPower::new();
-    let (drives, fs) = build(&power, clock);
+    let (drives, fs) = build(&power, clock, false);
     power.fail_at(power.ops() + cut, Fault::Crash);
     let mut run = Run { fs, files: Vec::new(), model: Model::new(), inos: Vec::new() };
     for (number, step) in SCRIPT.iter().enumerate() {
