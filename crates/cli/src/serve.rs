@@ -88,13 +88,18 @@ pub(crate) struct Args {
 
 /// Serves until a signal or a client ends it.
 pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
+    // Before anything else ends it: whoever has a copy of that has the lock until then. Ignored: told below, if it matters.
+    let starting = args.detach.then(|| reach::take_over_start(&args.dir).ok().flatten());
     let settings = settings(args)?;
     let doing = || format!("serve {}", shown_outside(&settings.dir));
     // Before anything is written there.
     settings.check_dir().map_err(|error| of_daemon(&error)).doing(doing)?;
     refuse_other_engine(&settings).doing(doing)?;
     if args.detach {
-        return detach(&settings);
+        let answer = detach(&settings);
+        // Until there is a daemon, or none.
+        drop(starting);
+        return answer;
     }
     if args.detached {
         // Ignored: then it ends with the terminal, as it would in the foreground.

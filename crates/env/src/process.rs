@@ -1,7 +1,8 @@
 //! Other programs.
 
 use crate::error::{Error, Op, Result};
-use crate::root::DirLock;
+use crate::root::{DirLock, unlock};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsStr;
@@ -13,11 +14,17 @@ use std::process::{Child, Command, Stdio};
 pub struct Started {
     child: Child,
     name: String,
+    /// That of the program, until it has ended.
+    lock: Option<OwnedFd>,
 }
 
 impl Started {
     /// Starts a program, without output, in a directory of its own. It has `lock` in the place of its input, and so for as long as
-    /// it runs, whatever becomes of this process or what that does meanwhile.
+    /// it runs, whatever becomes of this process or what that does meanwhile; that it takes it over ([`HeldDir::take_over`]) keeps
+    /// processes from having it that are forked from this one. Where it does not, or does not come to it, the lock ends when
+    /// this process sees that it has ended.
+    ///
+    /// [`HeldDir::take_over`]: crate::HeldDir::take_over
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is no such program; [`Error::Io`] if it cannot be run.
@@ -25,9 +32,18 @@ impl Started {
         let name = program.display().to_string();
         let mut command = Command::new(program);
         command.args(words).current_dir(dir);
-        command.stdin(Stdio::from(lock.into_descriptor())).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().map_err(|error| Error::from_std(Op::Run, &name, &error))?;
-        Ok(Self { child, name })
+        let lock = lock.into_descriptor();
+        let mut run = || {
+            command.stdin(Stdio::from(lock.try_clone()?)).stdout(Stdio::null()).stderr(Stdio::null());
+            command.spawn()
+        };
+        match run() {
+            Ok(child) => Ok(Self { child, name, lock: Some(lock) }),
+            Err(error) => {
+                unlock(&lock);
+                Err(Error::from_std(Op::Run, &name, &error))
+            }
+        }
     }
 
     /// Whether it has ended. Where this process waits for all its children, or for none, nothing is known of how.
@@ -35,13 +51,23 @@ impl Started {
     /// # Errors
     /// [`Error::Io`] if it says that it has failed.
     pub fn has_ended(&mut self) -> Result<bool> {
-        match self.child.try_wait() {
+        let ended = self.child.try_wait();
+        if !matches!(ended, Ok(None)) {
+            // Once: the next one who has it is another.
+            self.lock.take().iter().for_each(unlock);
+        }
+        match ended {
             Ok(None) => Ok(false),
             Ok(Some(status)) if !status.success() => {
                 Err(Error::Io { op: Op::Run, name: self.name.clone(), offset: 0, errno: Errno::IO })
             }
             Ok(Some(_)) | Err(_) => Ok(true),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
     }
 }
 

@@ -92,7 +92,8 @@ impl DirLock {
         Err(Refused::Owned { pid: owner_of(&file) })
     }
 
-    /// Hands the lock over to whom the descriptor is given: it ends with the last copy of that.
+    /// Hands the lock over to whom the descriptor is given: it ends with the last copy of that, or when [`unlock`] is called with
+    /// any of them.
     pub(crate) fn into_descriptor(mut self) -> OwnedFd {
         let file = self.file.take().expect("handed over once");
         // Who has it now is not known, and runs for as long as it is locked. Ignored: as when it is dropped.
@@ -108,6 +109,13 @@ impl DirLock {
         let pid = owner_of(&file);
         (pid != 0 && crate::process::is_there(pid)).then_some(pid)
     }
+}
+
+/// Ends a lock that was handed over, whoever has copies of its descriptor: a process that was forked meanwhile has one for as long
+/// as it lives.
+pub(crate) fn unlock(handed_over: &OwnedFd) {
+    // Ignored: then it ends with the last copy.
+    let _unlocked = flock(handed_over, FlockOperation::Unlock);
 }
 
 /// Why a directory could not be taken.
@@ -547,6 +555,34 @@ impl HeldDir {
         DirLock::own(&below).map_err(lock_failed(&path))
     }
 
+    /// Takes over the lock of a subdirectory that this program was given in the place of its input, and waits for who has been
+    /// faster. From now on no other process has a copy of it. `None` if it was not given that.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn take_over(&self, subdirectory: &str) -> Result<Option<DirLock>> {
+        let path = self.path.join(checked_name(subdirectory)?);
+        let failed = |errno| lock_failed(&path)(Refused::Errno(errno));
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let below = openat(&self.dir, subdirectory, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
+        let file = match below.and_then(|below| openat(below, LOCK_NAME, flags, Mode::empty())) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(failed(errno)),
+        };
+        let input = rustix::stdio::stdin();
+        let (own, given) = (fstat(&file).map_err(failed)?, fstat(input).map_err(failed)?);
+        if (own.st_dev, own.st_ino) != (given.st_dev, given.st_ino) {
+            return Ok(None);
+        }
+        // A lock belongs to all copies of a descriptor: this one ends for those, too, that others have of it.
+        flock(input, FlockOperation::Unlock).map_err(failed)?;
+        rustix::io::retry_on_intr(|| flock(&file, FlockOperation::LockExclusive)).map_err(failed)?;
+        // Ignored: who has it is told for those who ask; the lock is what counts.
+        let _written = write_owner(&file, &std::process::id().to_string());
+        Ok(Some(DirLock { file: Some(file) }))
+    }
+
     /// Makes a mark in it, durable; one that is there is left as it is.
     ///
     /// # Errors
@@ -702,6 +738,40 @@ mod tests {
         assert!(held.write_small(".notes", "../first", b"").is_err());
         assert!(HeldDir::open(&above.join("none")).unwrap_err().is_not_found());
         fs::remove_dir_all(&above).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_a_program_has_ends_with_it_whoever_was_forked_with_a_copy() {
+        let dir = std::env::temp_dir().join(format!("dolmen-handed-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        for (program, is_killed) in [("true", false), ("sleep", true), ("none-of-this-name", false)] {
+            let lock = DirLock::acquire(&dir).unwrap();
+            // What a process has that is forked while the program is started.
+            let copy = lock.file.as_ref().unwrap().try_clone().unwrap();
+            match crate::Started::begin(Path::new(program), &["600".as_ref()], &dir, lock) {
+                Ok(mut started) => {
+                    if is_killed {
+                        let taken = DirLock::acquire(&dir);
+                        assert!(
+                            matches!(taken, Err(Error::Owned { .. })),
+                            "it has it for as long as it runs"
+                        );
+                        started.kill();
+                    }
+                    while matches!(started.has_ended(), Ok(false)) {
+                        crate::thread::yield_now();
+                    }
+                    let next = DirLock::acquire(&dir).unwrap();
+                    drop(started.has_ended());
+                    assert!(DirLock::acquire(&dir).is_err(), "the lock of the next one is not ended");
+                    drop(next);
+                }
+                Err(error) => assert!(error.is_not_found(), "{error}"),
+            }
+            drop(DirLock::acquire(&dir).unwrap());
+            drop(copy);
+        }
+        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

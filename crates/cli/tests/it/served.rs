@@ -201,6 +201,25 @@ fn a_daemon_in_the_background_holds_nothing_of_who_started_it() {
 }
 
 #[test]
+fn a_program_that_starts_a_daemon_on_demand_leaves_its_lock_to_nobody() {
+    let place = Place::new("served-started");
+    let starting = place.path("starting");
+    for is_refused in [true, false] {
+        std::fs::create_dir_all(&starting).unwrap();
+        let options = || std::fs::File::options().read(true).write(true).create(true).clone();
+        // It stays open here, as in a process that was forked from the one that runs the program.
+        let lock = options().open(starting.join(".owner")).unwrap();
+        lock.lock().unwrap();
+        let bad: &[&str] = if is_refused { &["--socket", "nowhere/x.sock"] } else { &[] };
+        let mut command = place.command(&[&["serve", ".", "--detach", "--idle-end", "60"], bad].concat());
+        let ran = command.stdin(lock.try_clone().unwrap()).output().unwrap();
+        assert_eq!(ran.status.success(), !is_refused, "{ran:?}");
+        options().open(starting.join(".owner")).unwrap().try_lock().expect("who comes next starts one");
+    }
+    place.ok(&["stop", "."]);
+}
+
+#[test]
 fn a_directory_that_is_not_there_is_told_in_the_same_way_in_front_and_in_the_background() {
     let place = Place::new("served-nowhere");
     for more in [&[][..], &["--detach"]] {

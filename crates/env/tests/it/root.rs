@@ -1,7 +1,7 @@
 //! Ownership of a directory between processes, and its small files.
 
 use crate::places::Place;
-use dolmen_env::{DirLock, Disk, Error, RealOptions, RealRoot};
+use dolmen_env::{DirLock, Disk, Error, HeldDir, RealOptions, RealRoot};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -47,6 +47,58 @@ fn a_second_process_learns_the_pid_of_the_first() {
     assert_eq!(DirLock::acquire(place.path()).unwrap_err(), Error::Owned { pid: std::process::id() });
     drop(lock);
     DirLock::acquire(place.path()).unwrap();
+}
+
+/// Names the directory whose lock in it a second process of this test shall take over from its input.
+const TAKEN_DIR: &str = "DOLMEN_ENV_TEST_TAKEN_DIR";
+
+/// Starts this test again with that input; what it says.
+fn start_taker(dir: &Path, input: impl Into<Stdio>) -> (Child, String) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "root::a_lock_that_a_program_takes_over_is_its_own", "--nocapture"])
+        .env(TAKEN_DIR, dir)
+        .stdin(input)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines().map_while(Result::ok);
+    let said = lines.find(|line| line.starts_with("took "));
+    (child, said.expect("it says whether it has it"))
+}
+
+#[test]
+fn a_lock_that_a_program_takes_over_is_its_own() {
+    const SUB: &str = "starting";
+    if let Ok(dir) = std::env::var(TAKEN_DIR) {
+        let taken = HeldDir::open(Path::new(&dir)).unwrap().take_over(SUB).unwrap();
+        println!("\ntook {}", taken.is_some());
+        while taken.is_some() {
+            // Until it is killed.
+            std::thread::park();
+        }
+        return;
+    }
+    let place = Place::on_block();
+    let held = HeldDir::open(place.path()).unwrap();
+    drop(held.lock(SUB).unwrap());
+    let below = place.path().join(SUB);
+    // It stays open here, as in a process that was forked from the one that starts the program.
+    let copy = std::fs::File::options().read(true).write(true).open(below.join(".owner")).unwrap();
+    copy.lock().unwrap();
+    let (mut taker, said) = start_taker(place.path(), copy.try_clone().unwrap());
+    assert_eq!(said, "took true");
+    assert_eq!(held.lock(SUB).unwrap_err(), Error::Owned { pid: taker.id() });
+    taker.kill().unwrap();
+    taker.wait().unwrap();
+    drop(held.lock(SUB).unwrap());
+    // Another input is nobody's lock, and stays as it is.
+    let other = std::fs::File::create(place.path().join("other")).unwrap();
+    other.lock().unwrap();
+    let (mut taker, said) = start_taker(place.path(), other.try_clone().unwrap());
+    assert_eq!(said, "took false");
+    assert!(taker.wait().unwrap().success());
+    let again = std::fs::File::open(place.path().join("other")).unwrap();
+    assert!(again.try_lock().is_err());
 }
 
 #[test]

@@ -449,6 +449,15 @@ const OWNER_NAME: &str = ".owner";
 /// In the directory of a system: what is locked by who starts its daemon, or writes its record.
 pub(super) const STARTING_NAME: &str = "starting";
 
+/// Takes over the lock that a program has in the place of its input which was run to start a daemon in `dir`; `None` for one that was
+/// run by somebody else.
+///
+/// # Errors
+/// [`Error::Env`].
+pub fn take_over_start(dir: &Path) -> Result<Option<DirLock>> {
+    Ok(dolmen_env::HeldDir::open(dir)?.take_over(STARTING_NAME)?)
+}
+
 /// Keeps on record that the user's system `name` is served from `place`, so that [`named`] leads there, and from those that were
 /// on record and are `beside` it: other engines of the same system. One that was served from its own directory below `data`, and
 /// has pools, stays where it is.

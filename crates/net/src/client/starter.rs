@@ -1,7 +1,10 @@
 //! A daemon that is started when nobody serves: the one of a user's own system that he names by its name alone.
 //!
 //! Invariants: of all processes one starts it at a time, under a lock, and looks before whether another has done so. The program
-//! that it runs has the lock, and nobody who may do something else meanwhile. No directory is made, or taken for another one.
+//! that it runs takes the lock over ([`reach::take_over_start`]), and nobody who may do something else meanwhile has it: a process
+//! that is forked from the one that starts it has a copy of the descriptor, and no lock once the program has taken that over, or
+//! has ended and is looked after. (The two of them must be killed in the milliseconds between for such a process to keep it.) No
+//! directory is made, or taken for another one.
 
 use super::LinkOptions;
 use super::reach::{self, is_nobody};
