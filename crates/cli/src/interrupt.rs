@@ -45,6 +45,12 @@ pub(crate) fn restore() {
     let _restored = SigSet::from_iter(SIGNALS).thread_unblock();
 }
 
+/// Puts back what whoever started this program has left to it ([`dolmen_env::begin_afresh`]); what could not be. Signals are waited for
+/// as before.
+pub(crate) fn begin_afresh() -> Vec<&'static str> {
+    dolmen_env::begin_afresh(&SIGNALS.map(|signal| signal as i32))
+}
+
 /// Set when a command has to stop. Whoever asks for it heeds it from now on.
 pub(crate) fn stop() -> &'static AtomicBool {
     HEEDED.store(true, Ordering::SeqCst);

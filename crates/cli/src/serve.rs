@@ -13,7 +13,7 @@ use dolmen_net::client::reach::{self, ServedFrom};
 use dolmen_net::tls::{Certs, Role};
 use serde_json::json;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -89,14 +89,14 @@ pub(crate) struct Args {
 /// Serves until a signal or a client ends it.
 pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
     // Before anything else ends it: whoever has a copy of that has the lock until then. Ignored: told below, if it matters.
-    let starting = args.detach.then(|| reach::take_over_start(&args.dir).ok().flatten());
+    let starting = args.detach.then(|| reach::take_over_start(&args.dir).ok().flatten()).flatten();
     let settings = settings(args)?;
     let doing = || format!("serve {}", shown_outside(&settings.dir));
     // Before anything is written there.
     settings.check_dir().map_err(|error| of_daemon(&error)).doing(doing)?;
     refuse_other_engine(&settings).doing(doing)?;
     if args.detach {
-        let answer = detach(&settings);
+        let answer = detach(&settings, starting.is_some());
         // Until there is a daemon, or none.
         drop(starting);
         return answer;
@@ -345,8 +345,9 @@ fn called(pool: &PoolEntry) -> String {
     }
 }
 
-/// Starts the same command in the background, and waits until it can be reached.
-fn detach(settings: &Settings) -> Outcome<Answer> {
+/// Starts the same command in the background, and waits until it can be reached. One that is started on demand, for all who come,
+/// has no limits of who was the first.
+fn detach(settings: &Settings, is_on_demand: bool) -> Outcome<Answer> {
     let doing = || format!("serve {} in the background", shown_outside(&settings.dir));
     let taken = DirLock::acquire(&settings.dir);
     if let Err(dolmen_env::Error::Owned { pid }) = taken {
@@ -356,7 +357,12 @@ fn detach(settings: &Settings) -> Outcome<Answer> {
     drop(taken);
     let log_path = settings.dir.join(LOG_NAME);
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&log_path);
-    let log = log.map_err(|error| Failure::on_file(&log_path, &error)).doing(doing)?;
+    let mut log = log.map_err(|error| Failure::on_file(&log_path, &error)).doing(doing)?;
+    let left = if is_on_demand { interrupt::begin_afresh() } else { Vec::new() };
+    for limit in left {
+        // Ignored: nobody reads it, then.
+        let _told = writeln!(log, "dolmen serve: who has started this leaves it his limit on {limit}");
+    }
     let said_before = log.metadata().map_or(0, |log| log.len());
     let said =
         std::env::args_os().skip(1).map(|word| if word == "--detach" { "--detached".into() } else { word });

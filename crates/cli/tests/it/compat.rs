@@ -764,6 +764,31 @@ fn a_name_leads_to_the_daemon_that_serves_under_it_wherever_that_is() {
 }
 
 #[test]
+fn nobody_starts_a_daemon_for_others_under_a_limit_that_would_end_it() {
+    let system = System::new("compat-limited");
+    let listed = |limit: &str| {
+        let script = format!("ulimit {limit}; exec \"$0\" daos -G default pool list");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_dolmen")]).current_dir(system.place.path(""));
+        command.env("XDG_DATA_HOME", system.place.path("own")).env_remove("DOLMEN_SYSTEM").output().unwrap()
+    };
+    for (limit, named) in
+        [("-t 600", "processor time (ulimit -Ht)"), ("-f 1000000", "the size of files (ulimit -Hf)")]
+    {
+        let refused = listed(limit);
+        let line = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && line.contains(named), "{line}");
+        assert!(line.contains("start that elsewhere with `dolmen serve SYSTEM --detach`"), "{line}");
+    }
+    // With one that it may raise, and under any once somebody serves.
+    for limit in ["-S -t 600", "-t 600"] {
+        let ran = listed(limit);
+        assert!(ran.status.success(), "{ran:?}");
+    }
+    system.place.ok(&["stop", system.place.path("own/dolmen/default").to_str().unwrap()]);
+}
+
+#[test]
 fn a_name_that_nobody_knows_begins_no_system_until_a_pool_is_made() {
     let system = System::new("compat-unknown");
     let line = system.fails(11, "daos", &["pool", "list"]);

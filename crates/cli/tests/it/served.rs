@@ -219,6 +219,74 @@ fn a_program_that_starts_a_daemon_on_demand_leaves_its_lock_to_nobody() {
     place.ok(&["stop", "."]);
 }
 
+/// What the kernel says of a process, behind a word at the begin of a line.
+fn told_of(pid: &str, file: &str, word: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(word));
+    line.unwrap_or_else(|| panic!("no {word} of process {pid}")).trim().to_owned()
+}
+
+fn mask_of(pid: &str, word: &str) -> u64 {
+    u64::from_str_radix(&told_of(pid, "status", word), 16).unwrap()
+}
+
+/// How far a process comes behind others.
+fn niceness(pid: &str) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_daemon_that_is_started_on_demand_has_no_limits_of_who_was_the_first() {
+    const HINDERED: &str = "trap '' TERM INT USR1; umask 0; ulimit -S -t 600; ulimit -S -f 100000; ulimit -S -v 8000000; \
+        ulimit -S -d 4000000; exec nice -n 5 taskset -c \"$1\" env --block-signal=USR2,TERM \"$0\" serve . --detach --idle-end 60";
+    let own = told_of("self", "status", "Cpus_allowed_list:");
+    let one = own.split([',', '-']).next().unwrap();
+    for is_on_demand in [true, false] {
+        let place = Place::new(&format!("served-afresh-{is_on_demand}"));
+        std::fs::create_dir(place.path("starting")).unwrap();
+        // What who starts one gives it in the place of its input.
+        let name = if is_on_demand { "starting/.owner" } else { "input" };
+        let input = std::fs::File::create_new(place.path(name)).unwrap();
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", HINDERED, env!("CARGO_BIN_EXE_dolmen"), one]).current_dir(place.path(""));
+        let ran = command.stdin(input).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        let pid = std::fs::read_to_string(place.path(".owner")).unwrap().trim().to_owned();
+        let limits = ["Max cpu time", "Max file size", "Max address space", "Max data size"];
+        for limit in limits {
+            let told = told_of(&pid, "limits", limit);
+            let mut both = told.split_whitespace();
+            assert_eq!(both.next() == both.next(), is_on_demand, "{limit}: {told}");
+        }
+        let signals = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1];
+        let ignored = mask_of(&pid, "SigIgn:");
+        let is_ignored = signals.map(|signal| ignored >> (signal as i32 - 1) & 1 == 1);
+        assert_eq!(is_ignored, [!is_on_demand; 3]);
+        assert_eq!(mask_of(&pid, "SigBlk:") >> (Signal::SIGUSR2 as i32 - 1) & 1 == 0, is_on_demand);
+        assert_eq!(told_of(&pid, "status", "Umask:"), if is_on_demand { "0077" } else { "0000" });
+        // Who may not come before others stays behind them.
+        let may_come_before = mask_of("self", "CapEff:") >> 23 & 1 == 1;
+        let is_before = niceness(&pid) == 0;
+        assert_eq!(is_before, is_on_demand && may_come_before);
+        let allowed = told_of(&pid, "status", "Cpus_allowed_list:");
+        assert!(if is_on_demand { allowed.len() >= own.len() } else { allowed == one }, "{allowed}");
+        if is_on_demand {
+            kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGTERM).unwrap();
+            let ended = || !place.path(".owner").exists() || !Path::new(&format!("/proc/{pid}")).exists();
+            for _ in 0..1000 {
+                if ended() {
+                    break;
+                }
+                std::thread::park_timeout(std::time::Duration::from_millis(20));
+            }
+            assert!(ended(), "it is ended by SIGTERM");
+        } else {
+            place.ok(&["stop", "."]);
+        }
+    }
+}
+
 #[test]
 fn a_directory_that_is_not_there_is_told_in_the_same_way_in_front_and_in_the_background() {
     let place = Place::new("served-nowhere");

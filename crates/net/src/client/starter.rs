@@ -169,6 +169,8 @@ impl Starter {
         if !is_silent(address) {
             return Ok(Begun::Listens);
         }
+        // The program raises what it may.
+        dolmen_env::check_limits()?;
         let was_owned = DirLock::owner(&self.dir).is_some();
         let words: [&OsStr; 5] = [
             "serve".as_ref(),
