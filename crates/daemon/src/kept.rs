@@ -113,20 +113,20 @@ impl Kept {
     pub(crate) fn of(dir: &Arc<HeldDir>, note: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let mut state = State::default();
         // Without anybody who has had something open there is none.
-        if dir.has(DIRECTORY) {
-            match Journal::open(dir, DIRECTORY, NAME) {
-                Ok((journal, bytes)) => {
-                    let damaged_count = state.load(journal, &bytes);
-                    if damaged_count > 0 {
-                        note(&format!(
-                            "{damaged_count} records of who had what open are damaged: it may be taken from its users"
-                        ));
-                    }
-                    state.left.retain(|_, has| !has.process.is_some_and(|process| process.is_gone()));
-                    state.write_anew();
+        let open = |has: bool| has.then(|| Journal::open(dir, DIRECTORY, NAME)).transpose();
+        match dir.has(DIRECTORY).and_then(open) {
+            Ok(Some((journal, bytes))) => {
+                let damaged_count = state.load(journal, &bytes);
+                if damaged_count > 0 {
+                    note(&format!(
+                        "{damaged_count} records of who had what open are damaged: it may be taken from its users"
+                    ));
                 }
-                Err(error) => note(&format!("who had what open cannot be read: {error}")),
+                state.left.retain(|_, has| !has.process.is_some_and(|process| process.is_gone()));
+                state.write_anew();
             }
+            Ok(None) => {}
+            Err(error) => note(&format!("who had what open cannot be read: {error}")),
         }
         let left_count = AtomicU64::new(state.left.len() as u64);
         Self { dir: Arc::clone(dir), note: Box::new(note), left_count, state: Mutex::new(state) }

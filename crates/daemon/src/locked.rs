@@ -30,7 +30,8 @@ pub(crate) struct Locked {
 
 impl Locked {
     pub(crate) fn new(dir: &Arc<HeldDir>) -> Self {
-        let (dir, has_died) = (Arc::clone(dir), dir.has(MARK));
+        // Where that is not known it may have: waiting a while takes nothing from anybody.
+        let (dir, has_died) = (Arc::clone(dir), dir.has(MARK).unwrap_or(true));
         Self { dir, has_died, started_ns: RealClock.monotonic_ns(), pools: Mutex::default() }
     }
 

@@ -32,6 +32,9 @@ const LOCK_BYTES: usize = 16;
 const ENDING_LOOKS: u32 = 400;
 const ENDING_REST: core::time::Duration = core::time::Duration::from_millis(5);
 
+/// How long to rest for who looks whether a directory is owned.
+const LOOK_REST: core::time::Duration = core::time::Duration::from_millis(1);
+
 /// Largest small file: a pool's description is a few hundred bytes; a larger one is not ours.
 const SMALL_FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -82,6 +85,11 @@ impl DirLock {
                 Err(Errno::WOULDBLOCK) => {}
                 Err(errno) => return Err(Refused::Errno(errno)),
             }
+            if !is_locked(&file) {
+                // Somebody looks whether it is, as this did.
+                crate::thread::wait(LOOK_REST);
+                continue;
+            }
             let pid = owner_of(&file);
             // One that was killed a moment ago is not in the way.
             if pid == 0 || pid == std::process::id() || !is_ending(pid) {
@@ -101,21 +109,31 @@ impl DirLock {
         file
     }
 
-    /// The process that owns a directory, as far as that is known, and runs: also one that is about to let go of it.
+    /// The process that owns a directory, as far as that is known, and runs: also one that is about to let go of it. Nobody does whose
+    /// number was left there, and is another's now.
     #[must_use]
     pub fn owner(dir: &Path) -> Option<u32> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = openat(opened(dir).ok()?, LOCK_NAME, flags, Mode::empty()).ok()?;
         let pid = owner_of(&file);
-        (pid != 0 && crate::process::is_there(pid)).then_some(pid)
+        (pid != 0 && crate::process::is_there(pid) && is_locked(&file)).then_some(pid)
     }
 }
 
-/// Ends a lock that was handed over, whoever has copies of its descriptor: a process that was forked meanwhile has one for as long
-/// as it lives.
-pub(crate) fn unlock(handed_over: &OwnedFd) {
+/// Whether somebody owns a directory, by its lock file. Others that look at the same time are in nobody's way: that is shared.
+fn is_locked(file: &OwnedFd) -> bool {
+    let is_free = flock(file, FlockOperation::NonBlockingLockShared).is_ok();
+    if is_free {
+        unlock(file);
+    }
+    !is_free
+}
+
+/// Ends a lock, also one that was handed over, whoever has copies of its descriptor: a process that was forked meanwhile has one for
+/// as long as it lives.
+pub(crate) fn unlock(file: &OwnedFd) {
     // Ignored: then it ends with the last copy.
-    let _unlocked = flock(handed_over, FlockOperation::Unlock);
+    let _unlocked = flock(file, FlockOperation::Unlock);
 }
 
 /// Why a directory could not be taken.
@@ -491,9 +509,15 @@ impl HeldDir {
     }
 
     /// Whether something has this name in it.
-    #[must_use]
-    pub fn has(&self, name: &str) -> bool {
-        statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    ///
+    /// # Errors
+    /// [`Error::Io`] if that cannot be known.
+    pub fn has(&self, name: &str) -> Result<bool> {
+        match statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(failed_on(Op::Stat, &self.path.join(name))(errno.into())),
+        }
     }
 
     /// Whether it still is where it was: not if it was moved or removed, whatever has its name now.
@@ -691,6 +715,7 @@ fn failed_on(op: Op, path: &Path) -> impl Fn(std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::sync::atomic::{AtomicBool, Ordering};
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -725,7 +750,9 @@ mod tests {
         for _ in 0..2 {
             held.put_mark("mark").unwrap();
         }
-        assert!(held.has("mark") && after.join("mark").is_file() && !held.has("none"));
+        assert_eq!(["mark", "none"].map(|name| held.has(name)), [Ok(true), Ok(false)]);
+        assert!(after.join("mark").is_file());
+        assert!(matches!(held.has(&"n".repeat(300)), Err(Error::Io { .. })), "that is not known");
         assert_eq!(read_small(&after.join(".log"), "log").unwrap(), b"6");
         fs::write(before.join("mark"), b"another's").unwrap();
         for _ in 0..2 {
@@ -771,6 +798,35 @@ mod tests {
             drop(DirLock::acquire(&dir).unwrap());
             drop(copy);
         }
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn nobody_owns_what_names_a_process_that_has_no_lock_and_who_looks_is_in_nobodys_way() {
+        let dir = std::env::temp_dir().join(format!("dolmen-left-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        // As after a restart of the machine: the number is that of another.
+        let leave = || fs::write(dir.join(LOCK_NAME), format!("{:<15}\n", std::process::id())).unwrap();
+        leave();
+        assert_eq!(DirLock::owner(&dir), None);
+        let is_over = AtomicBool::new(false);
+        let looked = OwnedFd::from(File::open(dir.join(LOCK_NAME)).unwrap());
+        let taken = crate::scope(|threads| {
+            threads.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    is_locked(&looked);
+                }
+            });
+            let take = || {
+                leave();
+                let lock = DirLock::acquire(&dir);
+                (lock.is_ok(), DirLock::owner(&dir).is_some())
+            };
+            let taken: Vec<_> = (0..100).map(|_| take()).collect();
+            is_over.store(true, Ordering::Relaxed);
+            taken
+        });
+        assert_eq!(taken, [(true, true); 100]);
         fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -24,7 +24,7 @@ fn is_missed(function: &Exported) -> bool {
     cc.args(["-shared", "-fPIC", "-w", "-fno-builtin", "-o"]).arg(&library).arg(&source);
     assert!(cc.status().unwrap().success());
     let mut run = Command::new("timeout");
-    run.args(["30", "sh", "-c", "ulimit -t 2; LD_PRELOAD=\"$0\" exec \"$@\""]);
+    run.args(["30", "sh", "-c", "ulimit -S -t 2; LD_PRELOAD=\"$0\" exec \"$@\""]);
     let done = kit::output(&dir, run.arg(&library).arg(kit::program(program)).arg(test));
     std::fs::remove_dir_all(&dir).unwrap();
     done.status.success() && String::from_utf8_lossy(&done.stdout).contains(&format!("ok {test}"))
