@@ -330,6 +330,19 @@ fn a_daemon_that_is_about_to_end_is_waited_for_by_who_has_the_next_one_started()
 }
 
 #[test]
+fn a_start_that_fails_is_told_at_once_where_the_number_of_an_owner_was_left_that_is_anothers_now() {
+    let site = Site::new("left");
+    fs::write(site.dir().join(".owner"), format!("{:<15}\n", std::process::id())).unwrap();
+    site.shared.fails.store(true, Ordering::Relaxed);
+    let options = LinkOptions { patience: LIMIT, ..LinkOptions::default() };
+    let begun_ns = RealClock.monotonic_ns();
+    assert!(matches!(site.named(&options), Err(dolmen_net::Error::Env(_))));
+    let took = Duration::from_nanos(RealClock.monotonic_ns() - begun_ns);
+    assert!(took < LIMIT / 2, "{took:?}");
+    assert_eq!(site.started(), 1);
+}
+
+#[test]
 fn no_system_is_made_under_the_name_of_one_that_was_moved_and_none_in_its_place_is_served() {
     let site = Site::new("not-anew");
     let options = LinkOptions { patience: SHORT, ..LinkOptions::default() };
