@@ -43,12 +43,12 @@ impl Target {
         }
         let (view, durability) = (known.view(epoch), known.state.spec.durability);
         self.observe(epoch)?;
-        if is_tx && self.config.keep_past.is_some() {
-            self.readers.note(epoch);
-        }
-        if is_tx && self.is_awaited(durability) {
-            // A restart must know a ceiling above: a write below what was read is refused.
-            self.reads.await_frame(self.ceiling_frame);
+        if is_tx {
+            self.note_reader(epoch);
+            if self.is_awaited(durability) {
+                // A restart must know a ceiling above: a write below what was read is refused.
+                self.reads.await_frame(self.ceiling_frame);
+            }
         }
         Ok(view)
     }

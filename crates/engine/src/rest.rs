@@ -101,6 +101,7 @@ impl Target {
             self.rest.still += 1;
             return false;
         }
+        self.shrink_marks();
         self.free_at_rest() || self.make_ready()
     }
 
@@ -161,6 +162,7 @@ impl Target {
     fn below_readers(&mut self, horizon: Epoch, now_ns: u64) -> Epoch {
         let open_ns = u64::try_from(OPEN_MAX.as_nanos()).unwrap_or(u64::MAX);
         let oldest = self.readers.oldest(Epoch::from_unix_ns(now_ns.saturating_sub(open_ns)));
+        self.need_marks();
         // A transaction that began at the horizon itself could not write any more.
         oldest.map_or(horizon, |oldest| horizon.min(Epoch(oldest.0.saturating_sub(1))))
     }

@@ -334,7 +334,7 @@ impl Target {
             Ok((sequence, durability)) => self.finish_durable(token, durability, sequence, Reply::Prepared),
             Err(error) => {
                 if matches!(error, Error::TxRestart { .. }) {
-                    self.readers.forget(request.epoch);
+                    self.forget_reader(request.epoch);
                 }
                 for (oid, drafts) in parts {
                     self.give_up(drafts);
@@ -668,7 +668,7 @@ impl Target {
         // Before anything is remembered: what lies too far ahead would in time refuse every transaction.
         self.observe(tx.begin)?;
         self.txs.remember_abort(tx);
-        self.readers.forget(tx.begin);
+        self.forget_reader(tx.begin);
         if !self.txs.prepared.contains_key(&tx) {
             return Ok(self.store.log.last_sequence());
         }
@@ -687,7 +687,7 @@ impl Target {
     /// The frame just appended decides: who sees what it decides waits for it.
     fn begin_decision(&mut self, prepared: &Prepared) {
         self.checkpoint.changes += 1;
-        self.readers.forget(prepared.head.epoch);
+        self.forget_reader(prepared.head.epoch);
         let durability = self.durability(prepared.head.cont);
         self.reads.begin_write(self.store.log.last_sequence(), self.is_awaited(durability));
     }

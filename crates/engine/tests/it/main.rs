@@ -21,6 +21,7 @@ mod kill;
 mod late;
 mod live;
 mod merges;
+mod open;
 mod pressure;
 mod reach;
 mod ready;
