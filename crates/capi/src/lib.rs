@@ -11,6 +11,7 @@
 //! Invariants: a pointer is followed only during the call that it came with, or, for the buffers of an asynchronous
 //! operation, until its event has completed; no lock of this crate is held while a callback of the program runs.
 
+#![warn(clippy::print_stderr)] // It panics where nothing can be written: `dolmen_env::say` does not.
 #![expect(unsafe_code, reason = "C hands over addresses; each use says why it is sound")]
 
 mod acl;

@@ -109,13 +109,13 @@ pub(crate) fn system(name: Option<&str>) -> Result<Place> {
 
 fn default_system() -> Result<Place> {
     match dolmen_env::named_system().map_err(|error| {
-        eprintln!("dolmen: {error}");
+        dolmen_env::say(&format!("dolmen: {error}"));
         Der::BADPATH
     })? {
         Some(name) => parse(&name).inspect_err(|_wrong| {
-            eprintln!(
+            dolmen_env::say(&format!(
                 "dolmen: {name:?} is no system: it has a name, or is unix:SOCKET, tcp://HOST:PORT or file:DIR"
-            );
+            ));
         }),
         None => Ok(Place::Named(reach::OWN_SYSTEM.to_owned())),
     }
@@ -182,7 +182,8 @@ async fn transport(way: Way, place: &Place, pool: &str, access: PoolAccess, head
 
 /// The connection of this process to a system's daemon.
 async fn link(way: Way, place: &Place) -> Result<Link> {
-    let options = LinkOptions { note: |said| eprintln!("dolmen: {said}"), ..LinkOptions::default() };
+    let options =
+        LinkOptions { note: |said| dolmen_env::say(&format!("dolmen: {said}")), ..LinkOptions::default() };
     let made = match place {
         Place::Dir(_) => unreachable!("a directory is opened in this process"),
         Place::Socket(path) => reach::system_by(way, &[Address::Unix(path.clone())], &options).await,
@@ -196,7 +197,7 @@ async fn link(way: Way, place: &Place) -> Result<Link> {
         }
     };
     made.map_err(|error| {
-        eprintln!("dolmen: system {}: {error}", text(place));
+        dolmen_env::say(&format!("dolmen: system {}: {error}", text(place)));
         match error {
             dolmen_net::Error::NoCertificate(_) => Der::NO_CERT,
             dolmen_net::Error::BadCertificate { .. } => Der::BAD_CERT,
@@ -212,7 +213,7 @@ async fn link(way: Way, place: &Place) -> Result<Link> {
 fn own_head() -> Result<Head> {
     let cred = own_credentials();
     let account = dolmen_env::account(cred.uid).map_err(|error| {
-        eprintln!("dolmen: {error}");
+        dolmen_env::say(&format!("dolmen: {error}"));
         Der::BADPATH
     })?;
     Ok(Head { cred, job: account.job, tenant: account.tenant, ..Head::default() })
@@ -254,14 +255,14 @@ pub(crate) fn described(place: &Place) -> Result<Option<SystemInfo>> {
 
 fn pools_in(system: &Path) -> Result<Vec<PoolEntry>> {
     dolmen_local::list(system).map_err(|error| {
-        eprintln!("dolmen: system file:{}: {error}", system.display());
+        dolmen_env::say(&format!("dolmen: system file:{}: {error}", system.display()));
         Der::NONEXIST
     })
 }
 
 /// Says in which system a pool was looked for: whoever asks often means another.
 fn missing(place: &Place, pool: &str) -> Der {
-    eprintln!("dolmen: system {}: there is no pool {pool:?}", text(place));
+    dolmen_env::say(&format!("dolmen: system {}: there is no pool {pool:?}", text(place)));
     Der::NONEXIST
 }
 
@@ -297,7 +298,7 @@ fn open_fresh(dir: &Path) -> Result<LocalPool> {
                 dolmen_env::yield_now();
             }
             Err(error) => {
-                eprintln!("dolmen: {}: {error}", dir.display());
+                dolmen_env::say(&format!("dolmen: {}: {error}", dir.display()));
                 return Err(if error.owner_pid().is_some() { Der::BUSY } else { Der::IO });
             }
         }

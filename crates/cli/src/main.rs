@@ -3,6 +3,8 @@
 //! Every command answers with text for people or, with `--json`, with one JSON document; failures are one line
 //! that names the object and the remedy, and an exit code. A command opens the pool, does its work, closes it.
 
+#![warn(clippy::print_stderr)] // It panics where nothing can be written: `dolmen_env::say` does not.
+
 mod audit;
 mod bench;
 mod certs;
@@ -98,7 +100,7 @@ fn refuse_usage(error: &clap::Error) -> Exit {
             return output::print(text.as_bytes())
                 .map_or_else(|failure| report(&failure, as_json), |()| Exit::Done);
         }
-        eprint!("{text}");
+        dolmen_env::say_as_is(text.as_bytes());
         return Exit::Usage;
     }
     if as_json && let Some(text) = asked_for(error) {

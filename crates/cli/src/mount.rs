@@ -222,7 +222,9 @@ fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
     let options = Options { caching, timeout, locks, threads: usize::from(args.threads) };
     let about = format!("pid {}\n{}\n{}", std::process::id(), source(args), reachable(args, &pool, &view)?);
     let shown = shown_outside(&args.dir);
-    let fs = Fs::new(dfs, options, &about, move |note| eprintln!("dolmen mount: {shown}: {note}"))?;
+    let fs = Fs::new(dfs, options, &about, move |note| {
+        dolmen_env::say(&format!("dolmen mount: {shown}: {note}"))
+    })?;
     let request = MountRequest {
         dir: dir.to_owned(),
         source: source(args),
@@ -436,10 +438,10 @@ fn wait_for(process: &Process, seconds: u64) -> Outcome<()> {
     }
     let pid = process.pid;
     if seconds > SILENT_SECONDS {
-        eprintln!(
+        dolmen_env::say(&format!(
             "dolmen: it is gone from here; waiting for up to {seconds} s for process {pid}, which closes the pool, or is kept by \
              another mount namespace (a container, or a service with mounts of its own)"
-        );
+        ));
     }
     if process.ends_by(end_ns) {
         return Ok(());

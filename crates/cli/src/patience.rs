@@ -90,7 +90,9 @@ impl Patient<Remote> {
             let who = rank.map_or_else(|| "the daemon".to_owned(), |rank| format!("engine {rank}"));
             let at = reached::shown().map_or_else(String::new, |at| format!(" ({at})"));
             let seconds = SILENT.as_secs();
-            eprintln!("dolmen: {who} of pool {name}{at} has not answered for {seconds} s: waiting for it");
+            dolmen_env::say(&format!(
+                "dolmen: {who} of pool {name}{at} has not answered for {seconds} s: waiting for it"
+            ));
         };
         let watch = Watch::start(SILENT, say);
         Self { pool, ranks, dead: Mutex::default(), watch }

@@ -269,7 +269,7 @@ struct Served {
 
 pub(crate) fn link_options(lasts: Option<Duration>) -> LinkOptions {
     let usual = LinkOptions::default();
-    let note = |said: &str| eprintln!("dolmen: {said}");
+    let note = |said: &str| dolmen_env::say(&format!("dolmen: {said}"));
     LinkOptions { patience: lasts.unwrap_or(usual.patience), note, ..usual }
 }
 

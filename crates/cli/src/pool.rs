@@ -140,10 +140,10 @@ fn warn_of_engines(dir: &Path) {
     let Ok(beside) = dolmen_local::list(system) else { return };
     if let Some(part) = beside.iter().find(|entry| entry.spread.is_some()) {
         let (system, part) = (shown_outside(system), shown_outside(Path::new(&part.name)));
-        eprintln!(
+        dolmen_env::say(&format!(
             "dolmen: {system} is an engine's of several, which have {part} together: this pool is none of theirs, and `dmg pool \
              create` makes one that is"
-        );
+        ));
     }
 }
 
@@ -288,7 +288,7 @@ fn list(args: &List) -> Outcome<Answer> {
             let failure = Failure::new(Exit::Refused, why);
             return Err(failure.hint("run it as the owner of that directory")).doing(doing);
         }
-        eprintln!("dolmen: {why}");
+        dolmen_env::say(&format!("dolmen: {why}"));
     }
     let text = if rows.is_empty() { format!("no pools in {}", shown_outside(&system)) } else { table.text() };
     Ok(Answer::new(text, json!(rows)))

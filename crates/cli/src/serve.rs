@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
     // Ignored: then it takes fewer connections, and says so.
     let _raised = dolmen_env::raise_descriptor_limit();
     let stop = interrupt::stop();
-    let daemon = Daemon::start(&settings, |note| eprintln!("dolmen serve: {note}"))
+    let daemon = Daemon::start(&settings, |note| dolmen_env::say(&format!("dolmen serve: {note}")))
         .map_err(|error| of_daemon(&error))
         .doing(doing)?;
     let addresses: Vec<String> = daemon.addresses().iter().map(ToString::to_string).collect();
@@ -119,10 +119,10 @@ pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
         crate::output::print(format!("serving at {}\n", addresses.join(", ")).as_bytes())?;
     }
     if args.system.is_none() && settings.rank != 0 {
-        eprintln!(
+        dolmen_env::say(&format!(
             "dolmen serve: engine {} is a system of its own; those of one list are one (--system)",
             settings.rank
-        );
+        ));
     }
     dolmen_env::notify_ready();
     daemon.wait(|| stop.load(core::sync::atomic::Ordering::Relaxed));
@@ -141,9 +141,9 @@ fn mark(settings: &Settings) {
         && let Err(error) = dolmen_env::mark_machine_system(&settings.name)
     {
         let name = &settings.name;
-        eprintln!(
+        dolmen_env::say(&format!(
             "dolmen serve: who asks for system {name} when it was ended is not told whose it is: {error}"
-        );
+        ));
     }
 }
 
@@ -169,7 +169,9 @@ fn record(args: &Args, settings: &Settings) {
     let beside = |other: &ServedFrom| is_other_engine(args, other);
     if let Err(error) = data.and_then(|data| reach::record(&data, &settings.name, &place, beside)) {
         let name = &settings.name;
-        eprintln!("dolmen serve: who asks for system {name} by its name is not led here: {error}");
+        dolmen_env::say(&format!(
+            "dolmen serve: who asks for system {name} by its name is not led here: {error}"
+        ));
     }
 }
 

@@ -41,6 +41,7 @@ mod record;
 mod region;
 mod rng;
 mod root;
+mod say;
 #[expect(unsafe_code, reason = "memory shared between processes; each use says why it is sound")]
 mod shared;
 pub mod sim;
@@ -74,6 +75,7 @@ pub use record::{certs_directory, create_own_dir, is_own_link, named_system, rea
 pub use region::{Region, copy_crc};
 pub use rng::{Rng, Secrets, entropy_u64};
 pub use root::{DirLock, HeldDir, RealRoot, entries, read_small, subdirectories, unfinished_name};
+pub use say::{say, say_as_is};
 pub use shared::{SharedMemory, WORD_BYTES};
 pub use socket::{
     Address, Bell, Listener, Moved, Peer, Ready, Socket, Waiter, link_socket, notify_ready, open_socket_to,

@@ -186,6 +186,6 @@ extern "C" fn d_vlog(_flags: c_int, format: Text, arguments: *mut c_void) {
         let len =
             unsafe { vsnprintf(message.as_mut_ptr().cast(), message.len(), format.as_ptr(), arguments) };
         let len = usize::try_from(len).unwrap_or(0).min(MESSAGE_BYTES_MAX - 1);
-        eprint!("{}", String::from_utf8_lossy(&message[..len]));
+        dolmen_env::say_as_is(String::from_utf8_lossy(&message[..len]).as_bytes());
     });
 }

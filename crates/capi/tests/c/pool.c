@@ -1,4 +1,5 @@
 /* Pools. */
+#include <fcntl.h>
 #include <sys/wait.h>
 #include "attrs.h"
 
@@ -42,6 +43,22 @@ wrong_connections_are_refused(void)
 	GIVES(daos_cont_create_with_label(poh, "x", NULL, NULL, NULL), -DER_NO_PERM);
 	GIVES(daos_cont_destroy(poh, "x", 0, NULL), -DER_NO_PERM);
 	OK(daos_pool_disconnect(poh, NULL));
+	OK(daos_fini());
+}
+
+static void
+what_cannot_be_told_changes_no_answer(void)
+{
+	int full = open("/dev/full", O_WRONLY), kept = dup(STDERR_FILENO);
+	int rc[2];
+
+	OK(daos_init());
+	CHECK(full >= 0 && kept >= 0 && dup2(full, STDERR_FILENO) == STDERR_FILENO);
+	rc[0] = daos_pool_connect("none", NULL, DAOS_PC_RW, &poh, NULL, NULL);
+	rc[1] = daos_pool_connect("pool", "file:none", DAOS_PC_RW, &poh, NULL, NULL);
+	CHECK(dup2(kept, STDERR_FILENO) == STDERR_FILENO && close(kept) == 0 && close(full) == 0);
+	GIVES(rc[0], -DER_NONEXIST);
+	GIVES(rc[1], -DER_NONEXIST);
 	OK(daos_fini());
 }
 
@@ -246,7 +263,8 @@ a_pool_that_is_not_there_does_not_exist(void)
 	OK(daos_fini());
 }
 
-TESTS(TEST(connections_tell_the_state), TEST(wrong_connections_are_refused), TEST(properties_are_told),
+TESTS(TEST(connections_tell_the_state), TEST(wrong_connections_are_refused),
+      TEST(what_cannot_be_told_changes_no_answer), TEST(properties_are_told),
       TEST(targets_are_told), TEST(containers_are_listed), TEST(attributes_are_kept),
       TEST(attributes_without_a_value_or_a_name_are_refused),
       TEST(several_connections_share_a_pool), TEST(both_names_connect), TEST(handles_do_not_survive_a_fork),

@@ -6,6 +6,7 @@ use crate::kit::{self, c_tests};
 c_tests!("pool":
     connections_tell_the_state,
     wrong_connections_are_refused,
+    what_cannot_be_told_changes_no_answer,
     properties_are_told,
     targets_are_told,
     containers_are_listed,

@@ -329,6 +329,28 @@ fn commands_on_a_directory_find_a_daemon_whose_socket_is_elsewhere() {
 }
 
 #[test]
+fn a_daemon_whose_notes_cannot_be_written_serves_on() {
+    let place = Place::new("served-unheard");
+    std::fs::create_dir(place.path("sys")).unwrap();
+    place.pool(&["sys/p"]);
+    place.ok(&["cont", "create", "sys/p", "c"]);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = hearing(&place.command(&["serve", "sys"]));
+    let mut child = command.stdout(Stdio::piped()).stderr(full).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut daemon = Daemon { child, line };
+    // It has something to say of that, and nowhere to say it.
+    std::fs::rename(place.path("sys"), place.path("moved")).unwrap();
+    let system = format!("unix:{}", place.path("moved/dolmen.sock").display());
+    assert_ne!(place.run(&["dmg", "-G", &system, "pool", "list"]).code(), 0);
+    std::fs::rename(place.path("moved"), place.path("sys")).unwrap();
+    assert!(place.ok(&["cont", "list", "sys/p"]).contains('c'));
+    assert_eq!(daemon.child.try_wait().unwrap(), None);
+    assert!(daemon.end().success());
+}
+
+#[test]
 fn a_daemon_that_was_stopped_has_ended() {
     let place = Place::new("served-stopped");
     place.pool_with_files();
