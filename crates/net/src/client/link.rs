@@ -740,15 +740,39 @@ impl Inner {
         let Some(socket) = state.rest() else { return state };
         state.is_driven = true;
         drop(state);
+        let mut driving = Driving { inner: self, is_over: false };
         // Ignored: a socket that cannot be waited for is found broken by the next look.
         let _ready = socket.wait(true, for_room, Some(timeout));
-        let mut state = self.lock();
-        state.is_driven = false;
+        let mut state = driving.end();
         state.wake();
         if state.sleepers > 0 {
             self.woken.notify_all();
         }
         state
+    }
+}
+
+/// A thread waits at the socket for all: also one that panics leaves that to the next.
+struct Driving<'s> {
+    inner: &'s Inner,
+    is_over: bool,
+}
+
+impl<'s> Driving<'s> {
+    fn end(&mut self) -> Guard<'s> {
+        self.is_over = true;
+        let mut state = self.inner.lock();
+        state.is_driven = false;
+        state
+    }
+}
+
+impl Drop for Driving<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            drop(self.end());
+            self.inner.woken.notify_all();
+        }
     }
 }
 

@@ -235,6 +235,38 @@ fn a_daemon_that_cannot_be_started_again_is_told_of_once_and_tried_again_in_turn
     site.end();
 }
 
+#[test]
+fn who_panics_where_it_is_told_that_nobody_serves_keeps_nobody_from_connecting_again() {
+    static PANICS: AtomicBool = AtomicBool::new(true);
+    let site = Site::new("panics");
+    let note = |said: &str| assert!(!PANICS.load(Ordering::Relaxed), "{said}");
+    let options = LinkOptions { patience: SHORT, note, ..LinkOptions::default() };
+    for is_polled in [false, true] {
+        let link = site.named(&options).unwrap();
+        let door = opened(&link);
+        assert_answers(&door);
+        site.shared.fails.store(true, Ordering::Relaxed);
+        PANICS.store(true, Ordering::Relaxed);
+        site.end();
+        let told = dolmen_env::scope(|threads| {
+            let ask =
+                || if is_polled { polled(&door) } else { door.call(fetch(ReadAt::Latest)).result.err() };
+            threads.spawn(ask).join()
+        });
+        assert!(told.is_err(), "it was told");
+        PANICS.store(false, Ordering::Relaxed);
+        site.shared.fails.store(false, Ordering::Relaxed);
+        let before = site.started();
+        assert_eq!(
+            if is_polled { door.call(fetch(ReadAt::Latest)).result.err() } else { polled(&door) },
+            None
+        );
+        assert_answers(&door);
+        assert_eq!(site.started(), before + 1);
+        site.end();
+    }
+}
+
 /// Looks until it is so.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end_ns = RealClock.monotonic_ns() + u64::try_from(LIMIT.as_nanos()).unwrap();

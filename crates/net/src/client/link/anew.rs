@@ -8,7 +8,7 @@ use super::{Guard, Inner, LOOK_RECONNECT_NS, SLEEP_MAX, State};
 use crate::client::reopen::Reopening;
 use crate::client::session::{Session, deadline_after};
 use crate::client::starter::connect_or_start;
-use crate::error::Result as NetResult;
+use crate::error::{Error, Result as NetResult};
 use core::future::Future;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -39,6 +39,8 @@ pub(super) struct Coming {
     making: Pin<Box<dyn Future<Output = Made> + Send>>,
     /// Whether the engine is there; its pools are being opened.
     is_there: Arc<AtomicBool>,
+    /// The numbers of the questions for its pools.
+    tokens: Vec<u64>,
 }
 
 impl Inner {
@@ -145,6 +147,7 @@ impl Inner {
     /// Begins to connect step by step.
     fn begin(&self, state: &mut State) {
         let pools = state.begin_connecting();
+        let tokens = pools.iter().map(|reopening| reopening.token).collect();
         let (address, options) = (self.address.clone(), self.options.clone());
         let starter = self.starter.get().cloned();
         let is_there = Arc::new(AtomicBool::new(false));
@@ -161,21 +164,27 @@ impl Inner {
             };
             (made.await, pools)
         };
-        state.coming = Some(Coming { making: Box::pin(making), is_there });
+        state.coming = Some(Coming { making: Box::pin(making), is_there, tokens });
     }
 
     /// A step of a connection that is being made.
     fn go_on(&self, state: &mut State) {
-        let Some(coming) = &mut state.coming else { return };
+        let coming = state.coming.take();
+        let mut taken = Step { state: &mut *state, coming };
+        let Some(coming) = &mut taken.coming else { return };
         let made = step(&mut coming.making);
         if coming.is_there.swap(false, Ordering::Relaxed) {
             // Whoever comes now waits until its pools are open.
-            state.lost_ns = RealClock.monotonic_ns();
+            taken.state.lost_ns = RealClock.monotonic_ns();
         }
-        if let Poll::Ready(made) = made {
-            state.coming = None;
-            state.end_connecting(made);
-            self.woken.notify_all();
+        let coming = taken.coming.take();
+        drop(taken);
+        match made {
+            Poll::Pending => state.coming = coming,
+            Poll::Ready(made) => {
+                state.end_connecting(made);
+                self.woken.notify_all();
+            }
         }
     }
 
@@ -192,20 +201,56 @@ impl Inner {
 
     /// Tries once to connect until `connect_ns`, to a daemon that is started if need be, and to open what was open until `deadline_ns`; without the lock.
     fn attempt<'s>(&'s self, mut state: Guard<'s>, connect_ns: u64, deadline_ns: u64) -> Guard<'s> {
-        let mut pools = state.begin_connecting();
+        let mut attempt = Attempt { inner: self, pools: state.begin_connecting(), is_over: false };
         drop(state);
         let (starter, ends) = (self.starter.get().map(Arc::as_ref), (connect_ns, deadline_ns));
         let connected = now(connect_or_start(Way::Now, &self.address, &self.options, starter, ends));
         let made = connected.and_then(|mut session| {
             // It is there: whoever comes now waits until its pools are open.
             self.lock().lost_ns = RealClock.monotonic_ns();
-            now(session.reopen(Way::Now, &mut pools, deadline_ns))?;
+            now(session.reopen(Way::Now, &mut attempt.pools, deadline_ns))?;
             Ok(session)
         });
-        let mut state = self.lock();
-        state.end_connecting((made, pools));
-        self.woken.notify_all();
+        attempt.end(made)
+    }
+}
+
+/// A connection that a thread makes. One that panics, as it may where it tells something, keeps nobody from the next.
+struct Attempt<'s> {
+    inner: &'s Inner,
+    pools: Vec<Reopening>,
+    is_over: bool,
+}
+
+impl<'s> Attempt<'s> {
+    fn end(&mut self, made: NetResult<Session>) -> Guard<'s> {
+        self.is_over = true;
+        let mut state = self.inner.lock();
+        state.end_connecting((made, core::mem::take(&mut self.pools)));
+        self.inner.woken.notify_all();
         state
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            drop(self.end(Err(Error::Ended)));
+        }
+    }
+}
+
+/// A step of a connection that is made step by step: of one that panics nothing goes on.
+struct Step<'s> {
+    state: &'s mut State,
+    coming: Option<Coming>,
+}
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        if let Some(coming) = self.coming.take() {
+            self.state.end_failed(&coming.tokens);
+        }
     }
 }
 
@@ -219,17 +264,25 @@ impl State {
     }
 
     fn end_connecting(&mut self, (made, pools): Made) {
-        self.is_connecting = false;
         match made {
-            Ok(session) => self.renew(session, pools),
+            Ok(session) => {
+                self.is_connecting = false;
+                self.renew(session, pools);
+            }
             Err(_silent) => {
-                pools.iter().for_each(|reopening| drop(self.requests.end(reopening.token)));
-                self.end_tried_closes();
-                self.end_farewells();
-                let now_ns = RealClock.monotonic_ns();
-                self.failed = (now_ns, now_ns - self.connecting_ns);
+                self.end_failed(&pools.iter().map(|reopening| reopening.token).collect::<Vec<_>>());
             }
         }
+    }
+
+    /// No connection was made; `tokens` are the numbers of the questions for its pools.
+    fn end_failed(&mut self, tokens: &[u64]) {
+        self.is_connecting = false;
+        tokens.iter().for_each(|&token| drop(self.requests.end(token)));
+        self.end_tried_closes();
+        self.end_farewells();
+        let now_ns = RealClock.monotonic_ns();
+        self.failed = (now_ns, now_ns - self.connecting_ns);
     }
 
     /// Whether an engine that was given up is to be looked at again.
