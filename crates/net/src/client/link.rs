@@ -17,6 +17,7 @@ mod later;
 mod silence;
 mod turns;
 
+use super::follow::Follower;
 use super::pending::{Decoded, Finished, Opens, Pending, Progress, Requests, Waiter};
 use super::pools::Pools;
 use super::reopen::Reopening;
@@ -89,6 +90,8 @@ struct Inner {
     options: LinkOptions,
     /// Starts the engine's daemon where nobody listens, if it is one that is started so.
     starter: OnceLock<Arc<Starter>>,
+    /// Finds it where it was moved, if it was reached by a name.
+    follower: OnceLock<Arc<Follower>>,
     mark: ForkMark,
     /// Whose the changes are that the daemon is asked for: nobody else has these numbers.
     client: u128,
@@ -209,6 +212,7 @@ impl Link {
             address: address.clone(),
             options,
             starter: OnceLock::new(),
+            follower: OnceLock::new(),
             mark: ForkMark::new()?,
             client: Rng::from_entropy()?.next_u128(),
             seen,
@@ -247,6 +251,17 @@ impl Link {
     pub(super) fn start_by(&self, starter: &Arc<Starter>) {
         // The first is as good as this one.
         let _first = self.inner.starter.get_or_init(|| Arc::clone(starter));
+    }
+
+    /// From now on it is looked for where it was moved when the connection is made anew and nobody listens.
+    pub(super) fn follow_by(&self, follower: Follower) {
+        // The first is as good as this one.
+        let _first = self.inner.follower.get_or_init(|| Arc::new(follower));
+    }
+
+    /// Where it was moved since it was reached, if it was.
+    pub(super) fn moved(&self) -> Option<Address> {
+        self.inner.follower.get()?.moved()
     }
 
     /// What the engine is told that its clients have seen elsewhere.

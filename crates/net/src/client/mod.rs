@@ -1,6 +1,7 @@
 //! The client's side: connections to engines, and pools behind them.
 
 mod door;
+mod follow;
 mod link;
 mod other;
 mod pending;

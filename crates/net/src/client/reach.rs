@@ -4,6 +4,7 @@
 //! started when nobody does, and ends by itself when nobody is connected any more. One that does not exist is begun by who makes
 //! its first pool: whoever asks for a name that nobody knows has mistyped it.
 
+use super::follow::Follower;
 use super::session::deadline_after;
 use super::starter::{self, REST, Starter};
 use super::{Link, LinkOptions, Remote};
@@ -171,7 +172,28 @@ async fn engine_by(way: Way, info: &RankInfo, prefers_unix: bool, options: &Link
 /// The connections of this process that are in use.
 // Guards: the list of them; taken alone, also while one is made, so that each is made once. A child that is forked off
 // meanwhile has a list of its own.
-static LINKS: PerProcess<Mutex<Vec<(String, super::link::Weak)>>> = PerProcess::new(Mutex::default);
+static LINKS: PerProcess<Mutex<Vec<Known>>> = PerProcess::new(Mutex::default);
+
+/// A connection of this process, unless all have given it up.
+struct Known {
+    /// Where it was made to.
+    address: Address,
+    /// As whom.
+    tag: String,
+    link: super::link::Weak,
+}
+
+impl Known {
+    fn new((address, tag): (&Address, &str), link: &Link) -> Self {
+        Self { address: address.clone(), tag: tag.to_owned(), link: link.downgrade() }
+    }
+
+    /// The connection, if it leads there now: it may have followed its system to where that was moved.
+    fn at(&self, (address, tag): (&Address, &str)) -> Option<Link> {
+        let link = self.link.upgrade().filter(|_| self.tag == tag)?;
+        (link.moved().as_ref().unwrap_or(&self.address) == address).then_some(link)
+    }
+}
 
 /// The connection to the daemon at `address`, made if this process has none as this user: a daemon knows over a socket who has
 /// made it, and a thread that acts for another user must not go by it.
@@ -179,13 +201,13 @@ static LINKS: PerProcess<Mutex<Vec<(String, super::link::Weak)>>> = PerProcess::
 /// # Errors
 /// Why that cannot be.
 pub fn link(address: &Address, options: &LinkOptions) -> Result<Link> {
-    let name = name_of(address, options)?;
+    let tag = tag_of(address, options)?;
     let mut links = LINKS.get().lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(link) = known(&mut links, &name) {
+    if let Some(link) = known(&mut links, (address, &tag)) {
         return Ok(link);
     }
     let link = Link::connect(address, options)?;
-    links.push((name, link.downgrade()));
+    links.push(Known::new((address, &tag), &link));
     Ok(link)
 }
 
@@ -197,14 +219,14 @@ pub async fn link_by(way: Way, address: &Address, options: &LinkOptions) -> Resu
     if way == Way::Now {
         return link(address, options);
     }
-    let name = name_of(address, options)?;
+    let tag = tag_of(address, options)?;
+    let there = (address, tag.as_str());
     // Another thread may have the list while it connects, for as long as that takes.
     let mut made = None;
     loop {
         let is_asked = try_links(|links| {
-            let link =
-                known(links, &name).or_else(|| made.take().inspect(|made: &Link| note(links, &name, made)));
-            link.ok_or(())
+            let found = known(links, there);
+            found.or_else(|| made.take().inspect(|made| links.push(Known::new(there, made)))).ok_or(())
         });
         match is_asked {
             Some(Ok(link)) => return Ok(link),
@@ -214,12 +236,8 @@ pub async fn link_by(way: Way, address: &Address, options: &LinkOptions) -> Resu
     }
 }
 
-fn note(links: &mut Vec<(String, super::link::Weak)>, name: &str, link: &Link) {
-    links.push((name.to_owned(), link.downgrade()));
-}
-
 /// Looks at the list of connections, unless another thread has it.
-fn try_links<T>(look: impl FnOnce(&mut Vec<(String, super::link::Weak)>) -> T) -> Option<T> {
+fn try_links<T>(look: impl FnOnce(&mut Vec<Known>) -> T) -> Option<T> {
     match LINKS.get().try_lock() {
         Ok(mut links) => Some(look(&mut links)),
         Err(TryLockError::Poisoned(links)) => Some(look(&mut links.into_inner())),
@@ -227,17 +245,18 @@ fn try_links<T>(look: impl FnOnce(&mut Vec<(String, super::link::Weak)>) -> T) -
     }
 }
 
-fn name_of(address: &Address, options: &LinkOptions) -> Result<String> {
+/// As whom a connection to an address is made.
+fn tag_of(address: &Address, options: &LinkOptions) -> Result<String> {
     Ok(match options.certs.certs(address)? {
-        Some(certs) => format!("{address} {}", certs.tag()),
-        None => format!("{address} {}", dolmen_env::user_id()),
+        Some(certs) => certs.tag(),
+        None => dolmen_env::user_id().to_string(),
     })
 }
 
-/// The connection of this name that is in use.
-fn known(links: &mut Vec<(String, super::link::Weak)>, name: &str) -> Option<Link> {
-    links.retain(|(_, link)| link.upgrade().is_some());
-    links.iter().find(|(known, _)| known == name).and_then(|(_, link)| link.upgrade())
+/// The connection that is in use and leads there.
+fn known(links: &mut Vec<Known>, there: (&Address, &str)) -> Option<Link> {
+    links.retain(|known| known.link.upgrade().is_some());
+    links.iter().find_map(|known| known.at(there))
 }
 
 /// What the user's own system is called if nobody names one.
@@ -394,7 +413,7 @@ pub async fn named_by(
     let dir = data.join("dolmen").join(name);
     let places = recorded(&dir)?;
     if !places.is_empty() {
-        return recorded_by(way, name, places, options).await;
+        return recorded_by(way, (name, &dir), places, options).await;
     }
     dolmen_env::create_own_dir(&dir)?;
     let address = Address::Unix(dir.join(SOCKET_NAME));
@@ -404,6 +423,7 @@ pub async fn named_by(
             Ok(link) => {
                 // From now on it has one started whenever it is made anew and nobody is there.
                 link.start_by(&starter);
+                follow(&link, &dir, &dir);
                 starter::reap();
                 if link.is_up() || !starter::is_silent(&address) {
                     return Ok(link);
@@ -421,19 +441,43 @@ pub async fn named_by(
     link_by(way, &address, options).await.inspect(|link| link.start_by(&starter))
 }
 
+/// Has a connection to the daemon of `dir` follow it, by the name of the directory `own` below the user's data.
+fn follow(link: &Link, own: &Path, dir: &Path) {
+    // One that is not there any more, or cannot be looked at, is not followed.
+    if let Ok(follower) = Follower::new(own, dir) {
+        link.follow_by(follower);
+    }
+}
+
+/// The directories from which the system in this directory below the user's data may be served.
+pub(super) fn directories(own: &Path) -> Vec<PathBuf> {
+    match recorded(own) {
+        Ok(places) if places.is_empty() => vec![own.to_owned()],
+        places => places.unwrap_or_default().into_iter().map(|place| place.dir).collect(),
+    }
+}
+
 /// Whether a system below the user's data is served from its own directory, as far as that is known.
 pub(super) fn is_served_from_own(own: &Path) -> bool {
     recorded(own).is_ok_and(|places| places.is_empty())
 }
 
 /// The connection to the first of these that answers. A new system of their name would be an empty one.
-async fn recorded_by(way: Way, name: &str, places: Vec<ServedFrom>, options: &LinkOptions) -> Result<Link> {
+async fn recorded_by(
+    way: Way,
+    (name, own): (&str, &Path),
+    places: Vec<ServedFrom>,
+    options: &LinkOptions,
+) -> Result<Link> {
     let mut failed = None;
     for place in &places {
         match link_by(way, &Address::Unix(socket_in(&place.dir)?), options).await {
             Err(Error::Env(error)) if is_nobody(&error) => {}
             Err(error) => failed = Some(error),
-            link => return link,
+            Ok(link) => {
+                follow(&link, own, &place.dir);
+                return Ok(link);
+            }
         }
     }
     Err(failed.unwrap_or(Error::Nobody { name: name.to_owned(), places }))

@@ -8,7 +8,8 @@ use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_codec::{Answer, Ask, Way, step};
 use dolmen_codec::{Request, Transport};
 use dolmen_env::{Address, Clock, DirLock, Listener, RealClock, spawn};
-use dolmen_net::client::{Door, Link, LinkOptions, reach};
+use dolmen_net::client::reach::{self, ServedFrom};
+use dolmen_net::client::{Door, Link, LinkOptions};
 use dolmen_net::server::{Options, Server, System};
 use dolmen_types::{Error, Head, Uuid};
 use std::fs;
@@ -477,4 +478,65 @@ fn what_is_given_up_while_another_has_a_daemon_started_is_given_back_to_that() {
     assert_eq!(site.started(), 2);
     door.close_queue(queue);
     site.end();
+}
+
+#[test]
+fn a_system_that_was_reached_by_its_name_is_followed_to_where_it_is_served_under_that_and_no_other_is() {
+    let site = Site::new("followed");
+    let socket_in = |dir: &str| site.data.join(dir).join(reach::SOCKET_NAME);
+    let serve_in = |dir: &str| serve(&socket_in(dir), &site.shared.pool);
+    let record = |dir: &str| {
+        let place = ServedFrom { dir: site.data.join(dir), words: Vec::new() };
+        reach::record(&site.data, NAME, &place, |_| false).unwrap();
+    };
+    let mv = |from: &str, to: &str| fs::rename(site.data.join(from), site.data.join(to)).unwrap();
+    ["first", "other"].iter().for_each(|dir| fs::create_dir(site.data.join(dir)).unwrap());
+    record("first");
+    let server = serve_in("first");
+    let options = LinkOptions { patience: LIMIT, ..LinkOptions::default() };
+    let link = site.named(&options).unwrap();
+    let door = opened(&link);
+    assert_answers(&door);
+    // Who waits in the call, and who never waits.
+    server.stop();
+    mv("first", "second");
+    record("second");
+    let server = serve_in("second");
+    assert_answers(&door);
+    server.stop();
+    mv("second", "third");
+    record("third");
+    let server = serve_in("third");
+    assert_eq!(polled(&door), None);
+    // Who names the system, or where it is, goes by the same connection; who names where it was, by none to it.
+    for link in
+        [site.named(&options).unwrap(), reach::link(&Address::Unix(socket_in("third")), &options).unwrap()]
+    {
+        assert_answers(&opened(&link));
+    }
+    assert!(matches!(
+        reach::link(&Address::Unix(socket_in("first")), &options),
+        Err(dolmen_net::Error::Env(_))
+    ));
+    server.stop();
+    // Another system is served under the name: nothing is asked there.
+    record("other");
+    let other = serve_in("other");
+    let short = Head { deadline_ns: RealClock.now_ns() + 300_000_000, ..Head::default() };
+    let refused = door.call(Request { token: 3, head: short, ask: fetch(ReadAt::Latest).ask }).result;
+    assert_eq!(refused.err(), Some(Error::Unreachable { rank: 0 }));
+    other.stop();
+    let server = serve_in("third");
+    assert_answers(&door);
+    // What was reached by its address stays there.
+    drop((link, door));
+    let options = LinkOptions { patience: SHORT, ..LinkOptions::default() };
+    let door = opened(&reach::link(&Address::Unix(socket_in("third")), &options).unwrap());
+    server.stop();
+    mv("third", "fourth");
+    record("fourth");
+    let server = serve_in("fourth");
+    assert_eq!(door.call(fetch(ReadAt::Latest)).result.err(), Some(Error::Unreachable { rank: 0 }));
+    server.stop();
+    assert_eq!(site.started(), 0);
 }

@@ -5,9 +5,9 @@
 
 use super::ends::END_REST;
 use super::{Guard, Inner, LOOK_RECONNECT_NS, SLEEP_MAX, State};
+use crate::client::follow::connect_or_follow;
 use crate::client::reopen::Reopening;
 use crate::client::session::{Session, deadline_after};
-use crate::client::starter::connect_or_start;
 use crate::error::{Error, Result as NetResult};
 use core::future::Future;
 use core::pin::Pin;
@@ -149,14 +149,15 @@ impl Inner {
         let pools = state.begin_connecting();
         let tokens = pools.iter().map(|reopening| reopening.token).collect();
         let (address, options) = (self.address.clone(), self.options.clone());
-        let starter = self.starter.get().cloned();
+        let (starter, follower) = (self.starter.get().cloned(), self.follower.get().cloned());
         let is_there = Arc::new(AtomicBool::new(false));
         let there = Arc::clone(&is_there);
         let making = async move {
             let (mut pools, connect_ns) = (pools, deadline_after(options.connect_timeout));
             let made = async {
                 let ends = (connect_ns, deadline_after(options.patience));
-                let connected = connect_or_start(Way::Later, &address, &options, starter.as_deref(), ends);
+                let ways = (starter.as_deref(), follower.as_deref());
+                let connected = connect_or_follow(Way::Later, &address, &options, ways, ends);
                 let mut session = connected.await?;
                 there.store(true, Ordering::Relaxed);
                 session.reopen(Way::Later, &mut pools, deadline_after(options.patience)).await?;
@@ -203,8 +204,9 @@ impl Inner {
     fn attempt<'s>(&'s self, mut state: Guard<'s>, connect_ns: u64, deadline_ns: u64) -> Guard<'s> {
         let mut attempt = Attempt { inner: self, pools: state.begin_connecting(), is_over: false };
         drop(state);
-        let (starter, ends) = (self.starter.get().map(Arc::as_ref), (connect_ns, deadline_ns));
-        let connected = now(connect_or_start(Way::Now, &self.address, &self.options, starter, ends));
+        let ways = (self.starter.get().map(Arc::as_ref), self.follower.get().map(Arc::as_ref));
+        let ends = (connect_ns, deadline_ns);
+        let connected = now(connect_or_follow(Way::Now, &self.address, &self.options, ways, ends));
         let made = connected.and_then(|mut session| {
             // It is there: whoever comes now waits until its pools are open.
             self.lock().lost_ns = RealClock.monotonic_ns();
