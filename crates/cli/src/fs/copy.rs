@@ -305,15 +305,21 @@ fn is_directory(dfs: &Dfs, path: &[u8]) -> bool {
 fn with_other_targets(session: &Session, failure: Failure) -> Failure {
     let (Some(full), Ok(info)) = (failure.full_target(), session.pool.query()) else { return failure };
     let others = (0..).zip(&info.space).filter(|(target, _)| *target != full);
-    let others: Vec<u64> = others.map(|(_, space)| space.free_bytes).collect();
-    if others.is_empty() {
-        return failure;
+    match of_others(&others.map(|(_, space)| space.free_bytes).collect::<Vec<_>>()) {
+        Some(more) => failure.adding(&more),
+        None => failure,
     }
-    failure.adding(&format!(
-        ", while the others ({}) have {} free: a file of less than 64 MiB lies on one target, and so does a \
-         directory, unless the container was made with --file-class and --dir-class",
-        others.len(),
-        human(others.iter().sum())
+}
+
+/// The same in words, by how much each of the others has.
+fn of_others(free_bytes: &[u64]) -> Option<String> {
+    // What is needed at once lies on one target: what all have together says nothing.
+    let most = free_bytes.iter().max()?;
+    Some(format!(
+        ", and none of the others ({}) has more than {} free: a file lies on all targets, and ends with the first that is full; one \
+         of up to 256 KiB lies on one, and so does a directory, unless the container was made with --file-class and --dir-class",
+        free_bytes.len(),
+        human(*most)
     ))
 }
 
@@ -651,4 +657,16 @@ fn compare_record(dfs: &Dfs, record: &Record) -> Outcome<Option<String>> {
         (false, _) => Some("other size".to_owned()),
         (true, false) => Some("other content".to_owned()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_that_no_single_target_has_is_told_as_none() {
+        assert_eq!(of_others(&[]), None);
+        let told = of_others(&[700 << 10, 0, 300 << 10]).unwrap();
+        assert!(told.contains("none of the others (3) has more than 700 KiB free"), "{told}");
+    }
 }

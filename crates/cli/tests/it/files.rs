@@ -484,7 +484,11 @@ fn a_file_whose_target_is_full_goes_to_another_and_the_error_says_what_others_ha
         place.ok(&["fs", "verify", "p", "c", "large", name]);
     }
     let line = place.fails(6, &["fs", "put", "p", "c", "large", "/5"]);
-    assert!(line.contains("while the others (1) have") && line.contains("lies on one target"), "{line}");
+    assert!(line.contains("none of the others (1) has more than "), "{line}");
+    assert!(
+        line.contains("a file lies on all targets") && line.contains("up to 256 KiB lies on one"),
+        "{line}"
+    );
 }
 
 #[test]
