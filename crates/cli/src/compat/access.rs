@@ -2,9 +2,9 @@
 
 use super::attr::Owner;
 use super::{PoolArg, open};
-use crate::cont::props::refuse_unknown;
+use crate::cont::props::{is_unknown, refuse_unknown};
 use crate::failure::{Doing, Exit, Failure, Outcome};
-use crate::output::Answer;
+use crate::output::{Answer, complain};
 use crate::path::shown_outside;
 use crate::place;
 use dolmen_client::Container;
@@ -65,6 +65,15 @@ pub(super) fn owner_props(user: Option<&str>, group: Option<&str>) -> Outcome<Pr
         props.insert(id, PropValue::Text(name));
     }
     Ok(props)
+}
+
+/// Says that a pool's owner or group is nobody here, and goes on: as in a list, that may be who has a certificate of that name, or is
+/// known to the engine's machine.
+fn tell_unknown(id: PropId, name: &str) {
+    if let Some(why) = is_unknown(id, name) {
+        let hint = "who has a certificate of that name has what is the owner's, and so has whom the engine's machine knows by it";
+        complain(&Failure::new(Exit::Usage, why).hint(hint));
+    }
 }
 
 /// The name of a user or group as DAOS writes it.
@@ -177,8 +186,10 @@ pub(super) fn set_owner(of: Owner<'_>, named: &Named<'_>) -> Outcome<Answer> {
     let known = |id, text: Option<&str>| match text {
         Some(text) => {
             let name = name(text)?;
-            if !named.no_check {
-                refuse_unknown(id, &name)?;
+            match of {
+                Owner::Pool(_) => tell_unknown(id, &name),
+                Owner::Cont(_) if named.no_check => {}
+                Owner::Cont(_) => refuse_unknown(id, &name)?,
             }
             Ok(Some(name))
         }
@@ -222,14 +233,14 @@ fn give_root(cont: &Container, user: Option<&str>, group: Option<&str>) -> Outco
 /// The properties of a new pool that say whose it is, the caller's unless others are named, and who may use it.
 pub(super) fn of_new_pool(user: Option<&str>, group: Option<&str>, file: Option<&Path>) -> Outcome<Props> {
     let own = [
-        (PropId::PO_OWNER, PropId::CO_OWNER, user, user_principal(Uid::effective().as_raw())),
-        (PropId::PO_OWNER_GROUP, PropId::CO_OWNER_GROUP, group, group_principal(Gid::effective().as_raw())),
+        (PropId::PO_OWNER, user, user_principal(Uid::effective().as_raw())),
+        (PropId::PO_OWNER_GROUP, group, group_principal(Gid::effective().as_raw())),
     ];
     let mut props = Props::new();
-    for (id, like, given, own) in own {
+    for (id, given, own) in own {
         let name = given.map_or(Ok(own), name)?;
         if given.is_some() {
-            refuse_unknown(like, &name)?;
+            tell_unknown(id, &name);
         }
         props.insert(id, PropValue::Text(name));
     }

@@ -184,20 +184,24 @@ fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
 /// Refuses an owner or group that this machine knows nothing of: a container that is nobody's by a slip of the pen. Numbers
 /// stand for themselves, and other domains are not ours to know.
 pub(crate) fn refuse_unknown(id: PropId, name: &str) -> Outcome<()> {
+    let Some(why) = is_unknown(id, name) else { return Ok(()) };
+    let hint = "give a name that this machine knows (`getent passwd`, `getent group`), or a number; `daos cont set-owner \
+                --no-check` takes one that only other machines or certificates know";
+    Err(Failure::new(Exit::Usage, why).hint(hint))
+}
+
+/// What is said of an owner or group that this machine knows nothing of; `None` if it does.
+pub(crate) fn is_unknown(id: PropId, name: &str) -> Option<String> {
     let local = name.strip_suffix('@').unwrap_or(name);
     if local.contains('@') {
-        return Ok(());
+        return None;
     }
     // A system that cannot be asked refuses nobody.
     let (kind, is_known) = match id {
-        PropId::CO_OWNER => ("user", !matches!(User::from_name(local), Ok(None))),
+        PropId::CO_OWNER | PropId::PO_OWNER => ("user", !matches!(User::from_name(local), Ok(None))),
         _ => ("group", !matches!(Group::from_name(local), Ok(None))),
     };
-    if is_known || local.parse::<u32>().is_ok() {
-        return Ok(());
-    }
-    let failure = Failure::new(Exit::Usage, format!("there is no {kind} {local} here"));
-    Err(failure.hint("give a name that this machine knows (`getent passwd`, `getent group`), or a number"))
+    (!is_known && local.parse::<u32>().is_err()).then(|| format!("there is no {kind} {local} here"))
 }
 
 /// A value for people; `-` for none.

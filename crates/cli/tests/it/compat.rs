@@ -276,6 +276,7 @@ fn containers_have_properties_owners_and_lists_of_who_may_use_them() {
     for (option, who, kind) in [("--user", "nobodyatall@", "user"), ("--group", "nobodyatall", "group")] {
         let line = system.fails(2, "daos", &["cont", "set-owner", "tank", "home", option, who]);
         assert!(line.contains(&format!("there is no {kind} nobodyatall here")), "{line}");
+        assert!(line.contains("set-owner --no-check"), "{line}");
     }
     let line = system.fails(2, "daos", &["cont", "create", "tank", "other", "--group", "nobodyatall"]);
     assert!(line.contains("there is no group nobodyatall here"), "{line}");
@@ -673,6 +674,18 @@ fn pools_have_owners_and_lists_of_who_may_use_them() {
     assert_eq!(found["entries"], serde_json::json!(["A::OWNER@:rw", "A:G:GROUP@:rw"]));
     std::fs::write(file, "A::EVERYONE@:r\n").unwrap();
     assert_eq!(at("overwrite-acl", &["-a", file])["entries"], serde_json::json!(["A::EVERYONE@:r"]));
+    // Whom a certificate alone names is known to no machine, and is taken as in a list.
+    let ran =
+        system.output("dmg", &["pool", "set-owner", "tank", "-u", "annaofnowhere@", "-g", "nobodyatall"]);
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert!(ran.status.success() && said.lines().count() == 2, "{said}");
+    assert!(said.contains("there is no user annaofnowhere here") && said.contains("certificate"), "{said}");
+    let found = at("get-acl", &[]);
+    let owners = (&found["owner_user"], &found["owner_group"]);
+    assert_eq!(owners, (&"annaofnowhere@".into(), &"nobodyatall@".into()));
+    let create = "pool create hers --size 256MiB --targets 1 --user annaofnowhere";
+    system.json("dmg", &create.split(' ').collect::<Vec<_>>());
+    assert_eq!(system.json("dmg", &["pool", "get-acl", "hers"])["owner_user"], "annaofnowhere@");
     at("set-owner", &["-u", "4711@", "-g", "4712"]);
     let (_, text) = system.run("dmg", &["pool", "get-acl", "tank", "-o", "out"]);
     assert_eq!(text, "# Owner: 4711@\n# Owner Group: 4712@\n# Entries:\nA::EVERYONE@:r\n");
