@@ -13,11 +13,11 @@ use dolmen_net::client::reach::{self, ServedFrom};
 use dolmen_net::tls::{Certs, Role};
 use serde_json::json;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// A hundred years.
 const KEEP_SECONDS_MAX: u64 = 100 * 365 * 86_400;
@@ -115,7 +115,11 @@ pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
     // Whoever reads that it serves finds it by its name.
     mark(&settings);
     record(args, &settings);
-    if !as_json {
+    if args.detached {
+        // Who has started it waits for this, and reads no more.
+        crate::output::print(READY.as_bytes())?;
+        dolmen_env::close_standard_output().doing(doing)?;
+    } else if !as_json {
         crate::output::print(format!("serving at {}\n", addresses.join(", ")).as_bytes())?;
     }
     if args.system.is_none() && settings.rank != 0 {
@@ -347,8 +351,8 @@ fn called(pool: &PoolEntry) -> String {
     }
 }
 
-/// Starts the same command in the background, and waits until it can be reached. One that is started on demand, for all who come,
-/// has no limits of who was the first.
+/// Starts the same command in the background, and waits until it can be reached, also by its name. One that is started on demand, for
+/// all who come, has no limits of who was the first.
 fn detach(settings: &Settings, is_on_demand: bool) -> Outcome<Answer> {
     let doing = || format!("serve {} in the background", shown_outside(&settings.dir));
     let taken = DirLock::acquire(&settings.dir);
@@ -375,7 +379,7 @@ fn detach(settings: &Settings, is_on_demand: bool) -> Outcome<Answer> {
     let mut child = Command::new(program)
         .args(said)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(log)
         .spawn()
         .map_err(of_program)
@@ -388,7 +392,7 @@ fn detach(settings: &Settings, is_on_demand: bool) -> Outcome<Answer> {
             let failure = Failure::new(Exit::InUse, format!("process {} serves there already", other.pid));
             return Err(failure.hint("stop it first")).doing(doing);
         }
-        if answers.is_some() {
+        if answers.is_some() && is_ready(&mut child) {
             let pid = child.id();
             let text = format!("process {pid} serves at {address}");
             return Ok(Answer::new(text, json!({ "pid": pid, "addresses": [address.to_string()] })));
@@ -398,6 +402,14 @@ fn detach(settings: &Settings, is_on_demand: bool) -> Outcome<Answer> {
         }
         std::thread::park_timeout(REST);
     }
+}
+
+/// Waits for what a daemon that listens does before others are told of it; whether it has, and has not ended instead.
+fn is_ready(child: &mut Child) -> bool {
+    let mut told = String::new();
+    // Ignored: what cannot be read was not said.
+    let _read = child.stdout.take().map(|said| BufReader::new(said).read_line(&mut told));
+    told == READY
 }
 
 /// Why a daemon in the background has ended, as it has told its log behind what stood there before.
@@ -423,6 +435,9 @@ fn has_ended(log_path: &Path, said_before: u64, code: Option<i32>) -> Failure {
         None => Failure::new(exit, "it has ended again").hint(hint),
     }
 }
+
+/// The line by which a daemon in the background says that it serves, and that its name leads to it.
+const READY: &str = "serving\n";
 
 /// Where a daemon in the background says what it has to say.
 const LOG_NAME: &str = "dolmen.log";

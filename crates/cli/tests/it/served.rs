@@ -1,9 +1,11 @@
 //! Commands beside a daemon: they go through it, and say so when they cannot.
 
 use crate::common::{Place, hearing};
+use dolmen_env::DirLock;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 
@@ -182,6 +184,53 @@ fn a_daemon_in_the_background_can_be_reached_and_ends_when_idle() {
     assert!(kill(Pid::from_raw(pid), None).is_err(), "it has ended by itself");
     assert!(!place.path("dolmen.sock").exists(), "and taken its name away");
     assert!(place.ok(&["check", "p"]).contains("clean"));
+}
+
+#[test]
+fn a_daemon_in_the_background_is_found_by_its_name_once_its_start_has_returned() {
+    let place = Place::new("served-recorded");
+    std::fs::create_dir(place.path("srv")).unwrap();
+    let starting = place.path("data/dolmen/lab/starting");
+    std::fs::create_dir_all(&starting).unwrap();
+    // Another engine puts itself on record, and takes its time.
+    let others = DirLock::acquire(&starting).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = place.command(args);
+        command.env("XDG_DATA_HOME", place.path("data")).stdout(Stdio::null()).spawn().unwrap()
+    };
+    let mut start = run(&["serve", "srv", "--name", "lab", "--detach"]);
+    let socket = place.path("srv/dolmen.sock");
+    while UnixStream::connect(&socket).is_err() {
+        assert_eq!(start.try_wait().unwrap(), None, "nobody serves yet");
+        std::thread::park_timeout(std::time::Duration::from_millis(1));
+    }
+    place.ok(&["dmg", "-G", &format!("unix:{}", socket.display()), "pool", "list"]);
+    assert_eq!(start.try_wait().unwrap(), None, "it can be asked, and its name does not lead to it");
+    drop(others);
+    assert!(start.wait().unwrap().success());
+    assert!(run(&["daos", "-G", "lab", "pool", "list"]).wait().unwrap().success());
+    place.ok(&["stop", "srv"]);
+}
+
+#[test]
+fn a_directory_that_was_moved_under_its_daemon_is_told_with_what_helps() {
+    let place = Place::new("served-moved");
+    std::fs::create_dir(place.path("before")).unwrap();
+    place.make_pool(&["before/p", "--targets", "1", "--capacity", "256M"]);
+    place.ok(&["serve", "before", "--detach"]);
+    std::fs::rename(place.path("before"), place.path("after")).unwrap();
+    let system = format!("unix:{}", place.path("after/dolmen.sock").display());
+    for verb in [&["dmg", "-G", &system, "pool", "list"][..], &["daos", "-G", &system, "cont", "list", "p"]] {
+        let line = place.fails(9, verb);
+        assert!(line.contains("its directory was moved since its daemon was started"), "{line}");
+        assert!(line.contains("dolmen stop SYSTEM") && !line.contains("target"), "{line}");
+    }
+    let log = std::fs::read_to_string(place.path("after/dolmen.log")).unwrap();
+    assert_eq!(log.matches("the directory of the system was moved").count(), 1, "{log}");
+    place.ok(&["stop", "after"]);
+    place.ok(&["serve", "after", "--detach"]);
+    place.ok(&["dmg", "-G", &system, "pool", "list"]);
+    place.ok(&["stop", "after"]);
 }
 
 #[test]
