@@ -361,6 +361,7 @@ impl From<StoreError> for Failure {
                 let hint = match *errno {
                     dolmen_dfs::errno::EIO => Some(WHEN_UNREADABLE),
                     dolmen_dfs::errno::EMFILE => Some(WHEN_FILES),
+                    _ if is_moved(&error) => Some(WHEN_MOVED),
                     _ => None,
                 };
                 let exit = match exit_of_errno(*errno) {
@@ -392,6 +393,7 @@ impl From<StoreError> for Failure {
                 format!("target {} is full: {needed} more needed at once", target.0)
             }
             StoreError::Io { errno: dolmen_dfs::errno::EMFILE, .. } => too_many_files(),
+            error if is_moved(error) => "its directory was moved since its daemon was started".to_owned(),
             StoreError::Corrupt { target, place } => {
                 format!("damaged data on target {}: {}", target.0, crate::output::place_text(place))
             }
@@ -402,6 +404,15 @@ impl From<StoreError> for Failure {
         Self { exit, doing: None, why, hint, der, errno: None, place, path: None }
     }
 }
+
+/// Whether a daemon says that its directory is not where it was: no target is meant by that.
+fn is_moved(error: &StoreError) -> bool {
+    matches!(error, StoreError::Io { errno: dolmen_dfs::errno::ESTALE, .. }) && crate::reached::is_daemon()
+}
+
+/// What to do about a system whose directory was moved under its daemon.
+const WHEN_MOVED: &str = "end that (`dolmen stop SYSTEM`, with the directory where it is now), and start one there as that one was \
+                          started (`dolmen serve SYSTEM`)";
 
 /// What to do about those who have open what is to be destroyed.
 const WHEN_OPEN: &str = "ask whoever uses it to end, or add --force, which takes it from them";

@@ -17,6 +17,11 @@ pub(crate) fn note(addresses: &[Address]) {
     let _noted = REACHED.set(addresses.to_vec());
 }
 
+/// Whether a daemon is asked, and not a directory.
+pub(crate) fn is_daemon() -> bool {
+    REACHED.get().is_some()
+}
+
 /// Where the system was reached, if that is known.
 pub(crate) fn shown() -> Option<String> {
     let all: Vec<String> = REACHED.get()?.iter().map(ToString::to_string).collect();

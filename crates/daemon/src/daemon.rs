@@ -70,6 +70,8 @@ struct Shared {
     must_stop: AtomicBool,
     note: Arc<dyn Fn(&str) + Send + Sync>,
     notes: Notes,
+    /// Whether it was told that the directory is not where it was.
+    is_moved_told: AtomicBool,
     answered: Answered,
     /// Guards the generator of UUIDs; taken alone.
     secrets: Mutex<Secrets>,
@@ -111,6 +113,7 @@ impl Daemon {
             must_stop: AtomicBool::new(false),
             note,
             notes: Notes::default(),
+            is_moved_told: AtomicBool::new(false),
             answered,
             secrets: Mutex::new(secrets),
         });
@@ -356,7 +359,10 @@ impl System for Shared {
         ask: SystemVerb,
     ) -> core::result::Result<Attachment, Failure> {
         let answered = self.answer_in_place(head, caller, ask);
-        if matches!(answered, Err(Failure::Io { errno: ERRNO_STALE, .. })) && !self.pools.is_in_place() {
+        if matches!(answered, Err(Failure::Io { errno: ERRNO_STALE, .. }))
+            && !self.pools.is_in_place()
+            && !self.is_moved_told.swap(true, Ordering::Relaxed)
+        {
             self.note(
                 "the directory of the system was moved: no pool is opened, made or destroyed until this daemon is stopped, and one is \
                  started for it where it is now",
