@@ -453,7 +453,9 @@ fn follow(link: &Link, own: &Path, dir: &Path) {
 pub(super) fn directories(own: &Path) -> Vec<PathBuf> {
     match recorded(own) {
         Ok(places) if places.is_empty() => vec![own.to_owned()],
-        places => places.unwrap_or_default().into_iter().map(|place| place.dir).collect(),
+        Ok(places) => places.into_iter().map(|place| place.dir).collect(),
+        // What cannot be read leads nowhere.
+        Err(_unread) => Vec::new(),
     }
 }
 
