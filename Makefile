@@ -2,6 +2,8 @@
 # Needs Rust, Python 3.11 and a C compiler; what else is missing, a target installs: below target/ where that can be.
 
 PREFIX ?= /usr/local
+# systemd finds units of these two by itself.
+LINK_UNIT := $(if $(filter /usr /usr/local,$(PREFIX)),,systemctl link $(PREFIX)/lib/systemd/system/dolmen@.service && )
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CARGO ?= cargo
 
@@ -73,7 +75,7 @@ install: check-rust
 	@echo "The C libraries are in $(PREFIX)/lib64. Programs that are linked with -Wl,-rpath,$(PREFIX)/lib64 find them; for all others"
 	@echo "put that directory into a file of /etc/ld.so.conf.d and run ldconfig as root, or set LD_LIBRARY_PATH=$(PREFIX)/lib64."
 	@echo "C programs are built with PKG_CONFIG_PATH=$(PREFIX)/lib64/pkgconfig pkg-config --cflags --libs daos."
-	@echo "The unit dolmen@.service is in $(PREFIX)/lib/systemd/system: systemctl enable --now dolmen@NAME."
+	@echo "The unit dolmen@.service is in $(PREFIX)/lib/systemd/system: $(LINK_UNIT)systemctl enable --now dolmen@NAME."
 
 uninstall:
 	rm -f $(NAMES:%=$(ROOT)/bin/%) $(LIBRARIES:%=$(ROOT)/lib64/%) $(ROOT)/lib/systemd/system/dolmen@.service

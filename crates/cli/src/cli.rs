@@ -53,7 +53,7 @@ They ask the daemon of a system: the one that -G names, else DOLMEN_SYSTEM, else
 #[derive(Parser, Debug)]
 #[command(name = "dolmen", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// Print one JSON document instead of text
+    /// Print one JSON document instead of text; to daos and dmg, -j is the same
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]

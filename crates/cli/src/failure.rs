@@ -206,7 +206,7 @@ impl Failure {
         json!({
             "response": null,
             "error": self.to_string(),
-            "status": self.der.unwrap_or_else(|| der_of_exit(self.exit)),
+            "status": self.status(),
             "detail": self.detail(),
         })
     }
@@ -222,6 +222,11 @@ impl Failure {
         Some(Self { doing, hint, der: number("der"), errno: number("errno"), ..failure })
     }
 
+    /// The number of the error; one that goes with the exit code where the store gave none.
+    fn status(&self) -> i32 {
+        self.der.unwrap_or_else(|| der_of_exit(self.exit))
+    }
+
     /// Its parts, for programs.
     pub(crate) fn detail(&self) -> Value {
         let mut detail = json!({
@@ -229,7 +234,7 @@ impl Failure {
             "doing": self.doing,
             "why": self.why,
             "hint": self.hint,
-            "der": self.der,
+            "der": self.status(),
             "errno": self.errno,
             "place": self.place,
         });
@@ -724,6 +729,22 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn the_number_of_an_error_is_the_same_wherever_it_stands() {
+        for failure in [Failure::new(Exit::Missing, "x"), Failure::from(StoreError::Busy)] {
+            let told = failure.to_json();
+            assert_eq!(told["detail"]["der"], told["status"]);
+            assert!(told["status"].as_i64().unwrap() < 0);
+        }
+    }
+
+    #[test]
+    fn who_has_a_directory_is_named_by_his_number_if_that_is_known() {
+        let told = |pid| crate::serve::of_daemon(&dolmen_daemon::Error::Served { pid }).to_string();
+        assert_eq!(told(7), "process 7 serves this directory; stop it first");
+        assert_eq!(told(0), "another process serves this directory; stop it first");
     }
 
     #[test]

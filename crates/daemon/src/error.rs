@@ -124,6 +124,8 @@ impl fmt::Display for RosterFault {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Not every lock says who has it.
+            Self::Served { pid: 0 } => f.write_str("another process serves this directory; stop it first"),
             Self::Served { pid } => write!(f, "process {pid} serves this directory; stop it first"),
             Self::Answered { address } => {
                 write!(f, "another daemon answers at {address}; stop it, or choose another address or rank")
