@@ -798,7 +798,8 @@ fn destroy(link: &Link, arg: &ContArg, force: bool) -> Outcome<Answer> {
 /// Ends handles; whoever has one is told so by his next request.
 fn evict(link: &Link, arg: &ContArg, all: bool) -> Outcome<Answer> {
     let (whose, perm) = if all { (Whose::All, 'd') } else { (Whose::Own, 'r') };
-    let text = if all { "everybody who had it open" } else { "your other processes" };
+    let text =
+        if all { "everybody who had it open" } else { "whichever of your other processes had it open" };
     // Also from who has it alone.
     let open_it = |pool: &dolmen_client::Pool, name: &ContName| match pool.open_container(name) {
         Err(Error::Busy) => pool.open_container_for(name, OpenFor::Evicting),

@@ -586,6 +586,9 @@ fn who_has_something_open_is_asked_or_loses_it() {
     system.run("daos", &["cont", "evict", "tank", "home", "--all"]);
     assert!(alone.query().is_err());
     assert_eq!(system.json("daos", &check("remove"))["repaired"], true);
+    // Nobody has it: nobody is said to have lost it.
+    let (_, text) = system.run("daos", &["cont", "evict", "tank", "home"]);
+    assert_eq!(text, "home was taken from whichever of your other processes had it open\n");
     let (_, text) = system.run("dmg", &["pool", "evict", "tank"]);
     assert_eq!(text, "tank was taken from all who had it open\n");
     system.json("dmg", &["pool", "destroy", "tank", "-r"]);
