@@ -21,9 +21,13 @@ struct Node<V> {
     key: Key,
     value: Arc<V>,
     height: u8,
-    left: Link<V>,
-    right: Link<V>,
+    /// Those below: of smaller keys, and of greater ones.
+    sides: [Link<V>; 2],
 }
+
+/// Which of the two sides.
+const LEFT: usize = 0;
+const RIGHT: usize = 1;
 
 impl<V> Clone for SharedMap<V> {
     fn clone(&self) -> Self {
@@ -39,9 +43,8 @@ impl<V> Default for SharedMap<V> {
 
 impl<V> Clone for Node<V> {
     fn clone(&self) -> Self {
-        let Self { key, value, height, left, right } = self;
-        let value = Arc::clone(value);
-        Self { key: key.clone(), value, height: *height, left: left.clone(), right: right.clone() }
+        let Self { key, value, height, sides } = self;
+        Self { key: key.clone(), value: Arc::clone(value), height: *height, sides: sides.clone() }
     }
 }
 
@@ -54,8 +57,8 @@ impl<V> SharedMap<V> {
         let mut link = &self.root;
         while let Some(node) = link {
             link = match key.cmp(&node.key[..]) {
-                Ordering::Less => &node.left,
-                Ordering::Greater => &node.right,
+                Ordering::Less => &node.sides[LEFT],
+                Ordering::Greater => &node.sides[RIGHT],
                 Ordering::Equal => return Some(&node.value),
             };
         }
@@ -73,10 +76,10 @@ impl<V> SharedMap<V> {
         core::iter::from_fn(move || {
             while let Some(node) = next {
                 above.push(node);
-                next = node.left.as_deref();
+                next = node.sides[LEFT].as_deref();
             }
             let node = above.pop()?;
-            next = node.right.as_deref();
+            next = node.sides[RIGHT].as_deref();
             Some(node)
         })
     }
@@ -106,8 +109,8 @@ impl<V: Clone + Default> SharedMap<V> {
         loop {
             let node = Arc::make_mut(link.as_mut().expect("inserted above"));
             link = match key.cmp(&node.key[..]) {
-                Ordering::Less => &mut node.left,
-                Ordering::Greater => &mut node.right,
+                Ordering::Less => &mut node.sides[LEFT],
+                Ordering::Greater => &mut node.sides[RIGHT],
                 Ordering::Equal => return Arc::make_mut(&mut node.value),
             };
         }
@@ -117,13 +120,13 @@ impl<V: Clone + Default> SharedMap<V> {
 fn insert<V>(link: &mut Link<V>, key: &[u8], value: Arc<V>) {
     let Some(node) = link else {
         let key = Key::from_slice(key);
-        *link = Some(Arc::new(Node { key, value, height: 1, left: None, right: None }));
+        *link = Some(Arc::new(Node { key, value, height: 1, sides: [None, None] }));
         return;
     };
     let node = Arc::make_mut(node);
     match key.cmp(&node.key[..]) {
-        Ordering::Less => insert(&mut node.left, key, value),
-        Ordering::Greater => insert(&mut node.right, key, value),
+        Ordering::Less => insert(&mut node.sides[LEFT], key, value),
+        Ordering::Greater => insert(&mut node.sides[RIGHT], key, value),
         Ordering::Equal => node.value = value,
     }
     balance(link);
@@ -135,7 +138,7 @@ fn height<V>(link: &Link<V>) -> u8 {
 
 impl<V> Node<V> {
     fn measure(&mut self) {
-        self.height = 1 + height(&self.left).max(height(&self.right));
+        self.height = 1 + height(&self.sides[LEFT]).max(height(&self.sides[RIGHT]));
     }
 }
 
@@ -144,48 +147,30 @@ fn balance<V>(link: &mut Link<V>) {
     let Some(node) = link else { return };
     let node = Arc::make_mut(node);
     node.measure();
-    let (left, right) = (height(&node.left), height(&node.right));
-    if left > right + 1 {
-        if node.left.as_ref().is_some_and(|left| height(&left.left) < height(&left.right)) {
-            lift_right(&mut node.left);
-        }
-        lift_left(link);
-    } else if right > left + 1 {
-        if node.right.as_ref().is_some_and(|right| height(&right.right) < height(&right.left)) {
-            lift_left(&mut node.right);
-        }
-        lift_right(link);
+    let [left, right] = [LEFT, RIGHT].map(|side| height(&node.sides[side]));
+    let (high, low) = if left > right { (LEFT, RIGHT) } else { (RIGHT, LEFT) };
+    if left.abs_diff(right) < 2 {
+        return;
     }
+    if node.sides[high].as_ref().is_some_and(|child| height(&child.sides[high]) < height(&child.sides[low])) {
+        lift(&mut node.sides[high], low);
+    }
+    lift(link, high);
 }
 
-/// The left child comes to the place of its parent.
-fn lift_left<V>(link: &mut Link<V>) {
+/// The child on this side comes to the place of its parent.
+fn lift<V>(link: &mut Link<V>, side: usize) {
     let Some(mut node) = link.take() else { return };
     let parent = Arc::make_mut(&mut node);
-    let Some(mut child) = parent.left.take() else {
+    let Some(mut child) = parent.sides[side].take() else {
         *link = Some(node);
         return;
     };
+    let other = LEFT + RIGHT - side;
     let lifted = Arc::make_mut(&mut child);
-    parent.left = lifted.right.take();
+    parent.sides[side] = lifted.sides[other].take();
     parent.measure();
-    lifted.right = Some(node);
-    lifted.measure();
-    *link = Some(child);
-}
-
-/// The right child comes to the place of its parent.
-fn lift_right<V>(link: &mut Link<V>) {
-    let Some(mut node) = link.take() else { return };
-    let parent = Arc::make_mut(&mut node);
-    let Some(mut child) = parent.right.take() else {
-        *link = Some(node);
-        return;
-    };
-    let lifted = Arc::make_mut(&mut child);
-    parent.right = lifted.left.take();
-    parent.measure();
-    lifted.left = Some(node);
+    lifted.sides[other] = Some(node);
     lifted.measure();
     *link = Some(child);
 }
@@ -209,7 +194,7 @@ pub(crate) mod tests {
 
     fn check<V>(link: &Link<V>) -> u8 {
         let Some(node) = link else { return 0 };
-        let (left, right) = (check(&node.left), check(&node.right));
+        let [left, right] = [&node.sides[LEFT], &node.sides[RIGHT]].map(check);
         assert!(left.abs_diff(right) <= 1);
         assert_eq!(node.height, 1 + left.max(right));
         node.height
