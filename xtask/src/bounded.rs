@@ -66,7 +66,11 @@ fn says(log: &Path, before: u64, told: &str) -> bool {
 }
 
 /// Waits until the child ends, has said enough, or its time is over; its status in the first case.
-fn wait(child: &mut Child, limit: Duration, has_told: impl Fn() -> bool) -> Result<Option<ExitStatus>> {
+pub(crate) fn wait(
+    child: &mut Child,
+    limit: Duration,
+    has_told: impl Fn() -> bool,
+) -> Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait().context("cannot wait for the command")? {

@@ -1,18 +1,16 @@
 //! What this machine lets tests do. Whatever it lets them do is required of them: a test that finds out that it cannot be run
 //! fails then, where it would say so and pass.
 
-use crate::tools;
+use crate::{bounded, tools};
 use anyhow::{Context as _, Result};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// How long a probe may take: each takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
-
-const PERIOD: Duration = Duration::from_millis(10);
 
 /// A view of the system of its own, with the device in it, as tests of several users make it.
 const VIEW: &str = "test \"$(id -u)\" = 0 && command -v setpriv && command -v nsenter \
@@ -67,21 +65,12 @@ fn has_view() -> Result<bool> {
 /// Whether a program is there and ends well in time; what it says is not shown.
 fn says_yes(command: &mut Command) -> Result<bool> {
     let Ok(mut child) = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else { return Ok(false) };
-    let start = Instant::now();
-    while start.elapsed() < LIMIT {
-        if let Some(status) = child.try_wait().context("cannot wait for a probe")? {
-            return Ok(status.success());
-        }
-        std::thread::sleep(PERIOD);
+    if let Some(status) = bounded::wait(&mut child, LIMIT, || false)? {
+        return Ok(status.success());
     }
-    end(&mut child)?;
-    Ok(false)
-}
-
-fn end(child: &mut Child) -> Result<()> {
     child.kill().context("cannot kill a probe")?;
     child.wait().context("cannot wait for a killed probe")?;
-    Ok(())
+    Ok(false)
 }
 
 #[cfg(test)]
