@@ -1,7 +1,6 @@
 //! A transport that writes down who asks, and loses, delays or refuses on demand.
 
 use dolmen_codec::pool::{PoolReply, PoolVerb};
-use dolmen_codec::verb::Verb;
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
 use dolmen_env::SimClock;
 use dolmen_types::{Error, Head, Result};
@@ -62,18 +61,10 @@ impl Watched {
     }
 }
 
-fn refused(request: Request<'_>, error: Error) -> Outcome {
-    let buf = match request.ask {
-        Ask::Target(_, _, Verb::Fetch(fetch)) => Some(fetch.buf),
-        _ => None,
-    };
-    Outcome { token: request.token, result: Err(error), buf }
-}
-
 impl Transport for Watched {
     fn call(&self, request: Request<'_>) -> Outcome {
         if let Some(error) = self.refusal(&request) {
-            return refused(request, error);
+            return request.refused(error);
         }
         let is_query = matches!(request.ask, Ask::Pool(PoolVerb::Query));
         let mut outcome = self.inner.call(request);
@@ -98,7 +89,7 @@ impl Transport for Watched {
 
     fn submit(&self, queue: QueueId, request: Request<'static>) {
         match self.refusal(&request) {
-            Some(error) => self.state.lock().unwrap().refused.push((queue, refused(request, error))),
+            Some(error) => self.state.lock().unwrap().refused.push((queue, request.refused(error))),
             None => self.inner.submit(queue, request),
         }
     }

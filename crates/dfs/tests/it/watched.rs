@@ -1,7 +1,6 @@
-//! A transport on which a test acts just before a request is carried out, or just after it.
+//! A transport on which a test acts just before a request is carried out, or just after it, or that carries none out for a while.
 
 use dolmen_client::Transport;
-use dolmen_codec::verb::Verb;
 use dolmen_codec::{Ask, Outcome, QueueId, Request};
 use dolmen_types::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,11 +22,21 @@ pub(crate) struct Watched {
     requests: AtomicU64,
     /// Guards what waits for its request; not held while it acts.
     trap: Mutex<Option<Trap>>,
+    /// Why nothing is carried out at present, if nothing is.
+    refuses: Box<dyn Fn() -> Option<Error> + Send + Sync>,
 }
 
 impl Watched {
     pub(crate) fn new(inner: Arc<dyn Transport>) -> Self {
-        Self { inner, requests: AtomicU64::new(0), trap: Mutex::new(None) }
+        Self::refusing(inner, || None)
+    }
+
+    /// One that carries nothing out while `refuses` says why.
+    pub(crate) fn refusing(
+        inner: Arc<dyn Transport>,
+        refuses: impl Fn() -> Option<Error> + Send + Sync + 'static,
+    ) -> Self {
+        Self { inner, requests: AtomicU64::new(0), trap: Mutex::new(None), refuses: Box::new(refuses) }
     }
 
     /// Requests so far.
@@ -55,16 +64,11 @@ impl Watched {
     }
 }
 
-fn refused(request: Request<'_>, error: Error) -> Outcome {
-    let buf = match request.ask {
-        Ask::Target(_, _, Verb::Fetch(fetch)) => Some(fetch.buf),
-        _ => None,
-    };
-    Outcome { token: request.token, result: Err(error), buf }
-}
-
 impl Transport for Watched {
     fn call(&self, request: Request<'_>) -> Outcome {
+        if let Some(error) = (self.refuses)() {
+            return request.refused(error);
+        }
         self.requests.fetch_add(1, Ordering::Relaxed);
         let trap = self.trap.lock().unwrap().take_if(|trap| (trap.is_it)(&request.ask));
         let Some(trap) = trap else { return self.inner.call(request) };
@@ -75,7 +79,7 @@ impl Transport for Watched {
         }
         match (trap.act)() {
             Ok(()) => self.inner.call(request),
-            Err(error) => refused(request, error),
+            Err(error) => request.refused(error),
         }
     }
 

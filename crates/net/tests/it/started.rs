@@ -100,6 +100,15 @@ impl Site {
         reach::named(&self.data, NAME, &self.program(), options)
     }
 
+    /// Reaches a daemon by its address, which answers.
+    fn reached(&self, options: &LinkOptions) -> (Link, Door) {
+        *self.shared.server.lock().unwrap() = Some(serve(&self.socket(), &self.shared.pool));
+        let link = reach::link(&Address::Unix(self.socket()), options).unwrap();
+        let door = opened(&link);
+        assert_answers(&door);
+        (link, door)
+    }
+
     /// Ends the daemon: nobody listens.
     fn end(&self) {
         self.shared.server.lock().unwrap().take().unwrap().stop();
@@ -201,11 +210,8 @@ fn a_system_that_was_named_has_its_daemon_started_again_under_a_program_that_run
 #[test]
 fn a_system_that_is_reached_by_its_address_has_no_daemon_started() {
     let site = Site::new("not-started");
-    *site.shared.server.lock().unwrap() = Some(serve(&site.socket(), &site.shared.pool));
     let options = LinkOptions { patience: SHORT, ..LinkOptions::default() };
-    let link = reach::link(&Address::Unix(site.socket()), &options).unwrap();
-    let door = opened(&link);
-    assert_answers(&door);
+    let (_link, door) = site.reached(&options);
     site.end();
     let unreachable = Some(Error::Unreachable { rank: 0 });
     assert_eq!(polled(&door), unreachable);
@@ -418,11 +424,8 @@ fn close(door: &Door) -> dolmen_types::Result<()> {
 #[test]
 fn who_gives_something_up_waits_a_second_for_who_does_not_answer_also_while_others_connect() {
     let site = Site::new("mute");
-    *site.shared.server.lock().unwrap() = Some(serve(&site.socket(), &site.shared.pool));
     let options = LinkOptions { patience: LIMIT, ..LinkOptions::default() };
-    let link = reach::link(&Address::Unix(site.socket()), &options).unwrap();
-    let door = opened(&link);
-    assert_answers(&door);
+    let (_link, door) = site.reached(&options);
     site.end();
     drop(fs::remove_file(site.socket()));
     // It takes connections, and says nothing.

@@ -3,8 +3,8 @@
 
 use super::common::{START_NS, container_in, read_all, remove_all};
 use super::model::{Body, Model, Rename};
-use dolmen_client::{ContName, Container, Options, Pool, Transport};
-use dolmen_codec::{Outcome, QueueId, Request};
+use crate::watched::Watched;
+use dolmen_client::{ContName, Container, Options, Pool};
 use dolmen_dfs::{
     Dfs, Error, File, FileKind, Follow, FormatOptions, MountOptions, OpenOptions, RenameMode, SetAttrs,
 };
@@ -227,37 +227,6 @@ fn mount(container: &Container, clock: &Arc<dyn Clock>, shared: bool) -> Dfs {
     Dfs::mount(container, &options).unwrap()
 }
 
-/// Answers nothing without power: whoever asked then would wait for what was under way.
-struct Powered {
-    inner: Arc<dyn Transport>,
-    power: SimPower,
-}
-
-impl Transport for Powered {
-    fn call(&self, request: Request<'_>) -> Outcome {
-        if self.power.is_crashed() {
-            return request.refused(dolmen_types::Error::Canceled);
-        }
-        self.inner.call(request)
-    }
-
-    fn open_queue(&self) -> Result<QueueId, dolmen_types::Error> {
-        self.inner.open_queue()
-    }
-
-    fn close_queue(&self, queue: QueueId) {
-        self.inner.close_queue(queue);
-    }
-
-    fn submit(&self, queue: QueueId, request: Request<'static>) {
-        self.inner.submit(queue, request);
-    }
-
-    fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
-        self.inner.poll(queue, wait, out);
-    }
-}
-
 /// A mounted file system on drives of one supply.
 pub(crate) fn build(power: &SimPower, clock: &Arc<dyn Clock>, shared: bool) -> (Vec<SimDrive>, Dfs) {
     let drives: Vec<_> = (0..TARGETS).map(|_| SimDrive::on_power(SimConfig::default(), power)).collect();
@@ -265,7 +234,10 @@ pub(crate) fn build(power: &SimPower, clock: &Arc<dyn Clock>, shared: bool) -> (
         let id = u128::from(no);
         dolmen_engine::Target::create(devices(drive), Arc::clone(clock), id, &config(no)).unwrap()
     });
-    let pool = Powered { inner: crate::pool_on(stores.collect(), clock, true), power: power.clone() };
+    let supply = power.clone();
+    // Nothing is answered without power: whoever asked then would wait for what was under way.
+    let refuses = move || supply.is_crashed().then_some(dolmen_types::Error::Canceled);
+    let pool = Watched::refusing(crate::pool_on(stores.collect(), clock, true), refuses);
     let container = container_in(Arc::new(pool), clock);
     let clock_of = Arc::clone(clock);
     let options = FormatOptions {
