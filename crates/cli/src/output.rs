@@ -81,9 +81,7 @@ pub(crate) enum Reader {
 
 /// Names on standard error what failed, and the command goes on.
 pub(crate) fn complain(failure: &Failure) {
-    // Ignored: there is no other place to say that standard error is closed. One write: lines of programs side by side
-    // do not mix.
-    let _printed = std::io::stderr().write_all(format!("dolmen: {failure}\n").as_bytes());
+    dolmen_env::say(&format!("dolmen: {failure}"));
 }
 
 /// Rows of text in columns; the last column is not padded. Numbers are aligned by whoever makes them.

@@ -175,8 +175,8 @@ impl Drop for DirLock {
         // descriptor in any case.
         let _cleared = write_owner(file, "");
         // Now, not when the last copy of the descriptor is closed: another thread may be starting a process, which
-        // has one until it runs its program. Ignored: as above.
-        let _unlocked = flock(file, FlockOperation::Unlock);
+        // has one until it runs its program.
+        unlock(file);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-/// Writes a line to standard error, whole, if that is possible. Nobody depends on its being read: where it cannot be written, on a
+/// Writes a line to standard error, whole, if that is possible: those of programs side by side do not mix. Nobody depends on its being read: where it cannot be written, on a
 /// full device or to a reader that has gone, it is lost, and nothing else.
 pub fn say(line: &str) {
     say_as_is(format!("{line}\n").as_bytes());
