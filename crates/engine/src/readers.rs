@@ -12,7 +12,7 @@ use dolmen_types::Epoch;
 use std::collections::BTreeSet;
 
 /// For so long from its begin a transaction is kept: what one who does not end it can hold.
-pub(crate) const OPEN_MAX: Duration = Duration::from_secs(300);
+const OPEN_MAX: Duration = Duration::from_secs(300);
 
 /// So many are known one by one.
 const NAMED_MAX: usize = 4096;
@@ -39,8 +39,7 @@ impl Readers {
     }
 
     fn insert(&mut self, epoch: Epoch) {
-        let open_ns = u64::try_from(OPEN_MAX.as_nanos()).unwrap_or(u64::MAX);
-        self.drop_before(Epoch::from_unix_ns(epoch.unix_ns().saturating_sub(open_ns)));
+        self.drop_before(open_since(epoch.unix_ns()));
         if self.named.len() < NAMED_MAX {
             self.named.insert(epoch);
         } else if !self.named.contains(&epoch) {
@@ -73,6 +72,12 @@ impl Readers {
         }
         self.crowd = self.crowd.filter(|&newest| newest >= since);
     }
+}
+
+/// What began before is kept no more at this time.
+pub(crate) fn open_since(now_ns: u64) -> Epoch {
+    let open_ns = u64::try_from(OPEN_MAX.as_nanos()).unwrap_or(u64::MAX);
+    Epoch::from_unix_ns(now_ns.saturating_sub(open_ns))
 }
 
 impl Target {

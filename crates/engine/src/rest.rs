@@ -10,7 +10,7 @@
 //! but horizons.
 
 use crate::checkpoint::BackgroundDone;
-use crate::readers::OPEN_MAX;
+use crate::readers::open_since;
 use crate::target::Target;
 use core::time::Duration;
 use dolmen_types::{ContNo, Epoch, Error};
@@ -160,8 +160,7 @@ impl Target {
 
     /// The horizon, or an earlier one that leaves transactions that have read here what they may ask for.
     fn below_readers(&mut self, horizon: Epoch, now_ns: u64) -> Epoch {
-        let open_ns = u64::try_from(OPEN_MAX.as_nanos()).unwrap_or(u64::MAX);
-        let oldest = self.readers.oldest(Epoch::from_unix_ns(now_ns.saturating_sub(open_ns)));
+        let oldest = self.readers.oldest(open_since(now_ns));
         self.need_marks();
         // A transaction that began at the horizon itself could not write any more.
         oldest.map_or(horizon, |oldest| horizon.min(Epoch(oldest.0.saturating_sub(1))))
