@@ -6,7 +6,7 @@ use crate::error::{Error, Op, Result};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::{FsPickFlags, MountFlags, UnmountFlags, fsconfig_reconfigure, fspick};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
@@ -274,6 +274,27 @@ fn mounts() -> Result<impl DoubleEndedIterator<Item = Mounted>> {
     Ok(mounts.into_iter())
 }
 
+/// Has the kernel forget names, attributes and contents of the FUSE mount in which `path` is, all that nobody uses just now; other
+/// mounts keep theirs. `path` is absolute, without links. `false` if it is in no such mount.
+///
+/// # Errors
+/// [`Error::Io`]: with `PERM` for who may not mount.
+pub fn forget_mount(path: &Path) -> Result<bool> {
+    let holds = |mount: &Mounted| path.starts_with(&mount.dir);
+    // Of several over each other the last.
+    let innermost = mounts()?.filter(holds).max_by_key(|mount| mount.dir.components().count());
+    let Some(mount) = innermost.filter(|mount| is_fuse(&mount.kind)) else { return Ok(false) };
+    let failed = |errno| Error::from_errno(Op::Mount, &mount.dir.display().to_string(), 0, errno);
+    // A change of the mount in which nothing is changed: what the kernel remembers of it goes first.
+    let picked = fspick(rustix::fs::CWD, &mount.dir, FsPickFlags::FSPICK_CLOEXEC).map_err(failed)?;
+    fsconfig_reconfigure(&picked).map_err(failed)?;
+    Ok(true)
+}
+
+fn is_fuse(kind: &str) -> bool {
+    kind == "fuse" || kind.starts_with("fuse.")
+}
+
 /// One line of `mountinfo`: number, parent, device, root, directory, options, fields up to a dash, type, source.
 fn parse_mount(line: &[u8]) -> Option<Mounted> {
     let mut fields = line.split(|byte| *byte == b' ');
@@ -316,6 +337,13 @@ pub fn close_standard_output() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_mount_that_a_process_serves_is_forgotten() {
+        assert!(!forget_mount(Path::new("/proc/self")).unwrap());
+        assert!(["fuse", "fuse.dolmen"].iter().all(|kind| is_fuse(kind)));
+        assert!(!["fusectl", "fuseblk", "tmpfs"].iter().any(|kind| is_fuse(kind)));
+    }
 
     #[test]
     fn mounts_are_read_as_the_kernel_lists_them() {

@@ -62,8 +62,8 @@ pub use held::{HeldMemory, available_memory_bytes};
 pub use hint::{give_memory_back, prefer_huge_pages, prefetch, prefetch_line};
 pub use journal::{Journal, JournalSync};
 pub use kernel::{
-    KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, close_standard_output, mounted_as,
-    mounted_at, unmount,
+    KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, close_standard_output, forget_mount,
+    mounted_as, mounted_at, unmount,
 };
 pub use process::{
     NO_HOME, Process, Started, create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed,

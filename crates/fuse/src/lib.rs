@@ -22,7 +22,7 @@ mod options;
 mod session;
 mod table;
 
-pub use abi::request;
+pub use abi::{DATA_BYTES_MAX, REQUEST_BYTES_MAX, reply, request};
 pub use fs::Fs;
 pub use options::{Caching, Options};
 pub use session::Session;

@@ -55,7 +55,9 @@ impl Default for Options {
 
 /// For how long the kernel may go without asking again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Timeouts {
-    pub(crate) names: Duration,
-    pub(crate) attrs: Duration,
+pub struct Timeouts {
+    /// About what has a name.
+    pub names: Duration,
+    /// About attributes.
+    pub attrs: Duration,
 }

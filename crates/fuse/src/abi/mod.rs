@@ -6,14 +6,14 @@
 
 pub(crate) mod init;
 pub(crate) mod op;
-pub(crate) mod reply;
+pub mod reply;
 pub mod request;
 
 /// The longest write and read of one request.
-pub(crate) const DATA_BYTES_MAX: u32 = 1 << 20;
+pub const DATA_BYTES_MAX: u32 = 1 << 20;
 
 /// What one request may take: the longest write and its head, with room for names and an extended attribute.
-pub(crate) const REQUEST_BYTES_MAX: usize = (1 << 20) + (1 << 17);
+pub const REQUEST_BYTES_MAX: usize = (1 << 20) + (1 << 17);
 
 /// The root directory's number.
 pub(crate) const ROOT: u64 = 1;

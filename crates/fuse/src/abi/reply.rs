@@ -1,26 +1,30 @@
 //! Replies, as bytes.
 
-use crate::options::Timeouts;
+pub use crate::options::Timeouts;
 use dolmen_dfs::Time;
 
 /// Bytes of a reply without its head, built field by field.
 #[derive(Debug, Default)]
-pub(crate) struct Out(Vec<u8>);
+pub struct Out(Vec<u8>);
 
 impl Out {
-    pub(crate) fn u16(&mut self, value: u16) -> &mut Self {
+    /// Adds a field.
+    pub fn u16(&mut self, value: u16) -> &mut Self {
         self.bytes(&value.to_le_bytes())
     }
 
-    pub(crate) fn u32(&mut self, value: u32) -> &mut Self {
+    /// Adds a field.
+    pub fn u32(&mut self, value: u32) -> &mut Self {
         self.bytes(&value.to_le_bytes())
     }
 
-    pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
+    /// Adds a field.
+    pub fn u64(&mut self, value: u64) -> &mut Self {
         self.bytes(&value.to_le_bytes())
     }
 
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+    /// Adds bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.extend_from_slice(bytes);
         self
     }
@@ -29,11 +33,14 @@ impl Out {
         self.0
     }
 
-    pub(crate) fn as_slice(&self) -> &[u8] {
+    /// What was built.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
         &self.0
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Begins anew, with the room that there was.
+    pub fn clear(&mut self) {
         self.0.clear();
     }
 
@@ -55,10 +62,11 @@ impl Out {
 }
 
 /// Bytes before the part that each reply has of its own.
-pub(crate) const HEAD_BYTES: u32 = 16;
+pub const HEAD_BYTES: u32 = 16;
 
 /// The head of a reply: `errno` is 0 or positive.
-pub(crate) fn head(unique: u64, errno: i32, own_bytes: usize) -> [u8; HEAD_BYTES as usize] {
+#[must_use]
+pub fn head(unique: u64, errno: i32, own_bytes: usize) -> [u8; HEAD_BYTES as usize] {
     let len = HEAD_BYTES.saturating_add(u32::try_from(own_bytes).unwrap_or(u32::MAX));
     let mut head = [0; HEAD_BYTES as usize];
     head[..4].copy_from_slice(&len.to_le_bytes());
@@ -84,19 +92,31 @@ pub(crate) fn attrs_outdated(node: u64) -> [u8; 40] {
 
 /// Attributes as the kernel has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Attrs {
-    pub(crate) ino: u64,
-    pub(crate) size: u64,
-    pub(crate) blocks: u64,
-    pub(crate) atime: Time,
-    pub(crate) mtime: Time,
-    pub(crate) ctime: Time,
-    pub(crate) mode: u32,
-    pub(crate) links: u32,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) rdev: u32,
-    pub(crate) block_bytes: u32,
+pub struct Attrs {
+    /// Its number, as `stat` tells it.
+    pub ino: u64,
+    /// Length in bytes.
+    pub size: u64,
+    /// Units of 512 bytes that it takes.
+    pub blocks: u64,
+    /// Time of the last access.
+    pub atime: Time,
+    /// Time of the last change of content.
+    pub mtime: Time,
+    /// Time of the last change of any kind.
+    pub ctime: Time,
+    /// Kind and permission bits.
+    pub mode: u32,
+    /// Names.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// The device that it stands for.
+    pub rdev: u32,
+    /// Bytes that are best read at once.
+    pub block_bytes: u32,
 }
 
 impl Attrs {
@@ -115,7 +135,7 @@ impl Attrs {
 }
 
 /// A node that was found or made; the kernel remembers it from now on.
-pub(crate) fn entry(out: &mut Out, node: u64, attrs: &Attrs, timeouts: Timeouts) {
+pub fn entry(out: &mut Out, node: u64, attrs: &Attrs, timeouts: Timeouts) {
     let (name_s, name_ns) = parts(timeouts.names);
     let (attr_s, attr_ns) = parts(timeouts.attrs);
     // Numbers are never used twice, so one generation does.
@@ -126,7 +146,8 @@ pub(crate) fn entry(out: &mut Out, node: u64, attrs: &Attrs, timeouts: Timeouts)
 /// Bytes of `entry`.
 pub(crate) const ENTRY_BYTES: usize = 128;
 
-pub(crate) fn attrs(out: &mut Out, attrs: &Attrs, timeouts: Timeouts) {
+/// Attributes of a node that the kernel knows.
+pub fn attrs(out: &mut Out, attrs: &Attrs, timeouts: Timeouts) {
     let (s, ns) = parts(timeouts.attrs);
     out.u64(s).u32(ns).u32(0);
     attrs.put(out);
@@ -138,7 +159,7 @@ fn parts(time: core::time::Duration) -> (u64, u32) {
 
 /// How the kernel treats an open file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum OpenAs {
+pub enum OpenAs {
     /// Every read and write comes here.
     Direct,
     /// What it remembers of the contents is forgotten now.
@@ -147,7 +168,8 @@ pub(crate) enum OpenAs {
     Kept,
 }
 
-pub(crate) fn open(out: &mut Out, handle: u64, open_as: OpenAs) {
+/// What was opened: a number for it, and how the kernel treats it.
+pub fn open(out: &mut Out, handle: u64, open_as: OpenAs) {
     const DIRECT_IO: u32 = 1;
     const KEEP_CACHE: u32 = 1 << 1;
     let flags = match open_as {
@@ -159,12 +181,13 @@ pub(crate) fn open(out: &mut Out, handle: u64, open_as: OpenAs) {
 }
 
 /// Room that an entry of a listing takes.
-pub(crate) fn dirent_bytes(name: &[u8]) -> usize {
+#[must_use]
+pub fn dirent_bytes(name: &[u8]) -> usize {
     (24 + name.len()).next_multiple_of(8)
 }
 
 /// An entry of a listing; `next` is where the one after it begins.
-pub(crate) fn dirent(out: &mut Out, ino: u64, next: u64, kind: u32, name: &[u8]) {
+pub fn dirent(out: &mut Out, ino: u64, next: u64, kind: u32, name: &[u8]) {
     let len = u32::try_from(name.len()).unwrap_or(0);
     out.u64(ino).u64(next).u32(len).u32(kind).bytes(name);
     out.bytes(&[0; 7][..dirent_bytes(name) - 24 - name.len()]);
