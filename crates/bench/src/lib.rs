@@ -6,7 +6,8 @@
 //! the store and compares every byte. [`child`] is that process's entry.
 //!
 //! [`load()`] measures what a program written for DAOS gets, over the C interface and from any system. [`idle()`] and
-//! [`disturbed()`] measure a daemon: what it costs at rest, and what its clients notice of each other.
+//! [`disturbed()`] measure a daemon: what it costs at rest, and what its clients notice of each other. [`posix()`] measures files
+//! of any directory by the calls of the system; [`passthrough()`] is the least that a mount costs.
 //!
 //! Rows of a quick run say so and are never quoted. Latencies are those of every seventeenth operation.
 
@@ -25,6 +26,7 @@ mod load;
 mod meter;
 mod native;
 mod options;
+mod passthrough;
 mod plot;
 mod points;
 mod pools;
@@ -43,11 +45,12 @@ pub use error::{Error, Result};
 pub use ground::hold_memory;
 pub use large::{Large, large};
 pub use load::{
-    Conditions, Difference, Figures, IorLoad, Load, MdtestLoad, ObjectLoad, Phase, PhaseRound, Place,
-    ValueKind, clear_load, load, stop_load,
+    Conditions, Difference, Figures, IorLoad, Load, MdtestLoad, ObjectLoad, Phase, PhaseRound, Place, PosixLoad,
+    PosixPlace, ValueKind, clear_load, load, posix, stop_load,
 };
 pub use meter::Meter;
 pub use options::Options;
+pub use passthrough::passthrough;
 pub use report::{Machine, Results, report};
 pub use rig::{Kind, Rig, Setup};
 pub use row::{HEADING, Row};

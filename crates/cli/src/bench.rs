@@ -1,6 +1,7 @@
 //! `dolmen bench`: what the store costs on this machine.
 
 mod load;
+mod posix;
 mod served;
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -24,6 +25,11 @@ pub(crate) enum Command {
     Ior(load::IorArgs),
     /// Measure many files and directories over the C interface, with the phases and options of mdtest
     Mdtest(load::MdtestArgs),
+    /// Measure files of any directory by calls of the system: write, read, create, stat, unlink
+    Posix(posix::PosixArgs),
+    /// Show a directory in another through FUSE, with nothing in between: the least that a mount costs
+    #[command(hide = true)]
+    Passthrough(posix::PassthroughArgs),
     /// Measure a daemon at rest, with clients connected: processor time, wake-ups, memory
     Idle(served::IdleArgs),
     /// Measure how long a client waits beside crowds of connections, malformed frames and slow readers
@@ -147,6 +153,8 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
         Command::Object(args) => load::object(args),
         Command::Ior(args) => load::ior(args),
         Command::Mdtest(args) => load::mdtest(args),
+        Command::Posix(args) => posix::posix(args),
+        Command::Passthrough(args) => posix::passthrough(args),
         Command::Idle(args) => served::idle(args),
         Command::Disturbed(args) => served::disturbed(args),
         Command::Engine(engine) => {

@@ -2,7 +2,7 @@
 
 use super::daos;
 use super::figures::{PhaseRound, Rounds};
-use super::options::Plan;
+use super::options::{Load, Plan};
 use super::talk::{Part, Said, Timed, Told};
 use crate::error::{Error, Result};
 use crate::meter::now;
@@ -42,35 +42,41 @@ struct Member {
     from: BufReader<ChildStdout>,
 }
 
-/// Runs a load; `watch` hears of each phase before it begins.
+/// Runs a load that the processes `serving` serve; `watch` hears of each phase before it begins.
 ///
 /// # Errors
 /// Those of the processes; if one ends early.
-pub(super) fn run(plan: &Plan, daemon_pid: Option<u32>, watch: &mut dyn FnMut(&str)) -> Result<Rounds> {
+pub(super) fn run(plan: &Plan, serving: &[u32], watch: &mut dyn FnMut(&str)) -> Result<Rounds> {
     let mut crew = start(plan)?;
     let mut rounds = Rounds::default();
-    let handles = match hear(&mut crew[0])? {
-        Said::Handles(handles) => handles,
-        other => return Err(unexpected(other)),
-    };
-    for member in crew.iter_mut().skip(1) {
-        tell(member, &Told::Handles(handles.clone()))?;
+    if !matches!(plan.load, Load::Posix(_)) {
+        share_handles(&mut crew)?;
     }
+    let cpu_ns = || (!serving.is_empty()).then(|| serving.iter().map(|pid| daos::process_cpu_ns(*pid)).sum::<u64>());
     while let Some((phase, timed)) = all_ready(&mut crew)? {
         watch(&phase);
-        let cpu_before_ns = daemon_pid.map(daos::process_cpu_ns);
+        let cpu_before_ns = cpu_ns();
         let begin_ns = now() + AHEAD_NS;
         for member in &mut crew {
             tell(member, &Told::Go(begin_ns))?;
         }
         let parts = crew.iter_mut().map(part).collect::<Result<Vec<Part>>>()?;
-        let cpu_after_ns = daemon_pid.map(daos::process_cpu_ns);
+        let cpu_after_ns = cpu_ns();
         if timed == Timed::Yes {
             let daemon_cpu_ns = cpu_before_ns.zip(cpu_after_ns).map(|(from, to)| to.saturating_sub(from));
             rounds.add(&phase, PhaseRound::of(&parts, daemon_cpu_ns));
         }
     }
     Ok(rounds)
+}
+
+/// Gives the handles of the first process to the others.
+fn share_handles(crew: &mut [Member]) -> Result<()> {
+    let handles = match hear(&mut crew[0])? {
+        Said::Handles(handles) => handles,
+        other => return Err(unexpected(other)),
+    };
+    crew.iter_mut().skip(1).try_for_each(|member| tell(member, &Told::Handles(handles.clone())))
 }
 
 fn start(plan: &Plan) -> Result<Vec<Member>> {

@@ -2,7 +2,7 @@
 //!
 //! The rate of a phase is all that its processes did over the time from the first that began to the last that ended.
 
-use super::options::{Load, Place};
+use super::options::{Load, Place, PosixPlace};
 use super::talk::Part;
 use crate::meter::Histogram;
 use serde::Serialize;
@@ -147,11 +147,11 @@ fn median(sorted: &[f64]) -> f64 {
 /// Where it was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conditions {
-    /// The system.
+    /// The system, or the directory of a load that needs none.
     pub system: String,
     /// Whether it was started for the measurement.
     pub own_daemon: bool,
-    /// The pool's label or UUID.
+    /// The pool's label or UUID; empty where there is none, as the container's.
     pub pool: String,
     /// The container's label or UUID.
     pub cont: String,
@@ -173,6 +173,19 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// What a load in a directory has shown.
+    pub(super) fn of_directory(load: &Load, place: &PosixPlace, rounds: Rounds) -> Self {
+        let conditions = Conditions {
+            system: place.dir.display().to_string(),
+            own_daemon: false,
+            pool: String::new(),
+            cont: String::new(),
+            processes: place.processes,
+            rounds: place.rounds,
+        };
+        Self { load: load.clone(), conditions, phases: rounds.phases() }
+    }
+
     pub(super) fn new(load: &Load, place: &Place, names: (&str, &str, &str), rounds: Rounds) -> Self {
         let (system, pool, cont) = names;
         let conditions = Conditions {

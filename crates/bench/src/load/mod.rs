@@ -1,4 +1,5 @@
-//! A load generator over the C interface: the phases of IOR and mdtest, and values of objects, in several processes.
+//! A load generator over the C interface: the phases of IOR and mdtest, and values of objects, in several processes; and over the
+//! calls of the system: files of any directory.
 //!
 //! The program starts itself once for each process ([`rank`]); all go through the same phases, with a barrier before and
 //! after each ([`talk`], [`crew`]). One connects and mounts, the others have its handles, as programs on MPI do it.
@@ -12,6 +13,7 @@ mod mdtest;
 mod object;
 mod options;
 mod pattern;
+mod posix;
 mod rank;
 mod system;
 mod talk;
@@ -21,12 +23,12 @@ pub(crate) use daos::process_cpu_ns;
 pub use fault::Difference;
 pub(crate) use fault::call_text;
 pub use figures::{Conditions, Figures, Phase, PhaseRound};
-pub use options::{IorLoad, Load, MdtestLoad, ObjectLoad, Place, ValueKind};
+pub use options::{IorLoad, Load, MdtestLoad, ObjectLoad, Place, PosixLoad, PosixPlace, ValueKind};
 pub(crate) use rank::run as run_rank;
 pub use system::clear_load;
 pub(crate) use system::{Served, own_name, serve};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use options::Plan;
 
 /// What the processes of a load are called among the parts of measurements.
@@ -48,7 +50,7 @@ pub fn load(load: &Load, place: &Place, watch: &mut dyn FnMut(&str)) -> Result<F
         cont: ground.cont.clone(),
         load: load.clone(),
     };
-    let ran = crew::run(&plan, ground.daemon_pid, watch);
+    let ran = crew::run(&plan, ground.daemon_pid.as_slice(), watch);
     if ran.is_err() {
         crew::stop_load();
     }
@@ -59,4 +61,28 @@ pub fn load(load: &Load, place: &Place, watch: &mut dyn FnMut(&str)) -> Result<F
     let rounds = ran?;
     cleared?;
     Ok(Figures::new(load, place, (&system, names.0, names.1), rounds))
+}
+
+/// Runs a load in a directory, which has it all to itself and loses what it has made; `load` has sizes and counts.
+///
+/// # Errors
+/// Those of the system; data that differ from what was written, with the place.
+pub fn posix(load: &PosixLoad, place: &PosixPlace, watch: &mut dyn FnMut(&str)) -> Result<Figures> {
+    let own = place.dir.join(own_name());
+    std::fs::create_dir(&own).map_err(Error::system("make a directory for the load"))?;
+    let plan = Plan {
+        rank: 0,
+        processes: place.processes,
+        rounds: place.rounds,
+        system: None,
+        pool: String::new(),
+        cont: String::new(),
+        load: Load::Posix(PosixLoad { dir: own.clone(), ..load.clone() }),
+    };
+    let ran = crew::run(&plan, &place.serving, watch);
+    crew::stop_load();
+    let removed = std::fs::remove_dir_all(&own).map_err(Error::system("remove the directory of the load"));
+    let rounds = ran?;
+    removed?;
+    Ok(Figures::of_directory(&plan.load, place, rounds))
 }

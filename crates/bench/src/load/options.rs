@@ -40,6 +40,8 @@ pub enum Load {
     Ior(IorLoad),
     /// Many files and directories, as mdtest makes, looks at and removes them.
     Mdtest(MdtestLoad),
+    /// Files of a directory of the system, by its own calls.
+    Posix(PosixLoad),
 }
 
 impl Load {
@@ -49,13 +51,14 @@ impl Load {
             Self::Object(_) => "object",
             Self::Ior(_) => "ior",
             Self::Mdtest(_) => "mdtest",
+            Self::Posix(_) => "posix",
         }
     }
 
     /// Whether it needs a file system in its container.
     pub(super) fn has_files(&self) -> bool {
         match self {
-            Self::Object(_) => false,
+            Self::Object(_) | Self::Posix(_) => false,
             Self::Ior(load) => !load.arrays,
             Self::Mdtest(_) => true,
         }
@@ -67,6 +70,16 @@ impl Load {
             Self::Object(load) => load.class.as_deref(),
             Self::Ior(load) => load.class.as_deref(),
             Self::Mdtest(load) => load.class.as_deref(),
+            Self::Posix(_) => None,
+        }
+    }
+
+    /// Bytes of a chunk of a new file; 0 for what the container says.
+    pub(super) fn chunk_bytes(&self) -> u64 {
+        match self {
+            Self::Object(_) | Self::Posix(_) => 0,
+            Self::Ior(load) => load.chunk_bytes,
+            Self::Mdtest(load) => load.chunk_bytes,
         }
     }
 }
@@ -180,6 +193,34 @@ pub struct MdtestLoad {
     pub class: Option<String>,
     /// Bytes of a chunk of a file; 0 for what the container says.
     pub chunk_bytes: u64,
+}
+
+/// A large file, and many empty ones, of each process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PosixLoad {
+    /// The directory that the load has for itself.
+    pub dir: PathBuf,
+    /// Bytes of the large file, a multiple of the transfer; with 0 there is none.
+    pub file_bytes: u64,
+    /// Bytes of a call; a multiple of 4096.
+    pub transfer_bytes: u64,
+    /// Empty files; with 0 there are none.
+    pub count: u64,
+    /// Blocks of 4096 bytes of the large file that are read at random, each once.
+    pub read_count: u64,
+}
+
+/// Where a load of files runs, in how many processes, and how often.
+#[derive(Clone, Debug)]
+pub struct PosixPlace {
+    /// The directory that is measured.
+    pub dir: PathBuf,
+    /// The processes that serve it: their processor time is told.
+    pub serving: Vec<u32>,
+    /// Processes of the load.
+    pub processes: u32,
+    /// How often everything is done; medians are told.
+    pub rounds: u32,
 }
 
 /// What one process of a load is to do.

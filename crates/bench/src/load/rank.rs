@@ -5,7 +5,7 @@
 use super::daos::{self, Connection, Files};
 use super::options::{Load, Plan};
 use super::talk::{Part, Said, Timed, Told};
-use super::{ior, mdtest, object};
+use super::{ior, mdtest, object, posix};
 use crate::error::{Error, Result};
 use crate::meter::{Histogram, now};
 use dolmen_env::process_cpu_ns;
@@ -41,6 +41,9 @@ pub(crate) fn run(spec: &str) -> Result<()> {
 }
 
 fn work(plan: &Plan) -> Result<()> {
+    if let Load::Posix(load) = &plan.load {
+        return (0..plan.rounds).try_for_each(|_| posix::round(load, plan.rank));
+    }
     let (team, files) = join(plan)?;
     for _ in 0..plan.rounds {
         match (&plan.load, &files) {
@@ -48,6 +51,7 @@ fn work(plan: &Plan) -> Result<()> {
             (Load::Ior(load), files) => ior::round(load, &team, files.as_ref())?,
             (Load::Mdtest(load), Some(files)) => mdtest::round(load, &team, files)?,
             (Load::Mdtest(_), None) => unreachable!("whoever needs files has mounted them"),
+            (Load::Posix(_), _) => unreachable!("it needs no connection"),
         }
     }
     files.map_or(Ok(()), Files::unmount)?;
@@ -57,11 +61,7 @@ fn work(plan: &Plan) -> Result<()> {
 /// The first process connects; the others have what it has.
 fn join(plan: &Plan) -> Result<(Team, Option<Files>)> {
     let class = plan.load.class().map_or(Ok(0), daos::class)?;
-    let chunk_bytes = match &plan.load {
-        Load::Object(_) => 0,
-        Load::Ior(load) => load.chunk_bytes,
-        Load::Mdtest(load) => load.chunk_bytes,
-    };
+    let chunk_bytes = plan.load.chunk_bytes();
     let has_files = plan.load.has_files();
     let (connection, files) = if plan.rank == 0 {
         let connection = Connection::open(plan.system.as_deref(), &plan.pool, &plan.cont)?;
@@ -98,7 +98,7 @@ impl Team {
     /// # Errors
     /// Those of the work; if the parent is gone.
     pub(super) fn phase(&self, name: &str, work: impl FnOnce(&mut Tally) -> Result<()>) -> Result<()> {
-        run_phase(name, Timed::Yes, work)
+        phase(name, work)
     }
 
     /// A phase that makes something ready, or takes it away.
@@ -106,8 +106,18 @@ impl Team {
     /// # Errors
     /// As [`Team::phase`].
     pub(super) fn step(&self, name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        run_phase(name, Timed::No, |_tally| work())
+        step(name, work)
     }
+}
+
+/// As [`Team::phase`].
+pub(super) fn phase(name: &str, work: impl FnOnce(&mut Tally) -> Result<()>) -> Result<()> {
+    run_phase(name, Timed::Yes, work)
+}
+
+/// As [`Team::step`].
+pub(super) fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    run_phase(name, Timed::No, |_tally| work())
 }
 
 fn run_phase(name: &str, timed: Timed, work: impl FnOnce(&mut Tally) -> Result<()>) -> Result<()> {

@@ -12,13 +12,13 @@ use serde_json::json;
 use std::path::PathBuf;
 
 /// Repetitions, unless something is left behind for the next command.
-const ROUNDS_DEFAULT: u32 = 3;
+pub(super) const ROUNDS_DEFAULT: u32 = 3;
 /// Processes of a load: each has two pipes to the one that starts it.
-const PROCESSES_MAX: i64 = 256;
+pub(super) const PROCESSES_MAX: i64 = 256;
 /// Buffers of what is under way in a process.
 const IN_FLIGHT_BYTES_MAX: u64 = 4 << 30;
 /// A buffer of each process.
-const TRANSFER_BYTES_MAX: u64 = 1 << 30;
+pub(super) const TRANSFER_BYTES_MAX: u64 = 1 << 30;
 /// How often somebody who looks sees that it goes on.
 const TICK: Duration = Duration::from_millis(200);
 
@@ -329,7 +329,7 @@ fn check_ior(load: &IorLoad, processes: u32) -> Outcome<()> {
 const TRANSFERS_MAX: u64 = 1 << 24;
 
 /// Says what is wrong with the command line, if something is.
-fn refuse_if(is_wrong: bool, why: impl FnOnce() -> String) -> Outcome<()> {
+pub(super) fn refuse_if(is_wrong: bool, why: impl FnOnce() -> String) -> Outcome<()> {
     if is_wrong { Err(Failure::new(Exit::Usage, why()).hint("see --help")) } else { Ok(()) }
 }
 
