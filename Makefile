@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak bench bench-clients install uninstall check-rust
+.PHONY: help demo test soak bench bench-clients bench-mounts install uninstall check-rust
 
 help:
 	@echo "make demo               fetch real data, store, verify, kill, reopen, plot (about 3 minutes after the build)"
@@ -17,6 +17,8 @@ help:
 	@echo "make bench              dolmen bench engine and dfs, printed as tables (minutes each)"
 	@echo "make bench-clients CLIENTS_PREFIX=/p IOR=/ior MDTEST=/mdtest [FIO=/fio] [IO500=/io500 FIND=/find]"
 	@echo "                        clients built against an installed Dolmen, and dolmen bench object"
+	@echo "make bench-mounts [JUICEFS=/juicefs] [PASSTHROUGH=/bindfs]"
+	@echo "                        files of mounts and with the preload library, beside tmpfs, a passthrough FUSE, the C library and others"
 	@echo "make install PREFIX=/p  dolmen, daos and dmg into /p/bin, the C and preload libraries into /p/lib64, man pages, completions and the systemd unit"
 	@echo "                        (default $(PREFIX); DESTDIR=/d puts all of it below /d)"
 	@echo "make uninstall PREFIX=/p  takes away what install has put there (and DESTDIR=/d), and nothing else; data stays where it is"
@@ -45,6 +47,10 @@ bench: check-rust
 
 bench-clients: check-rust
 	$(CARGO) xtask clients --prefix $(CLIENTS_PREFIX) --ior $(IOR) --mdtest $(MDTEST) $(if $(FIO),--fio $(FIO)) $(if $(IO500),--io500 $(IO500) --find $(FIND))
+
+bench-mounts: check-rust
+	$(CARGO) build --release $(INSTALLED)
+	$(CARGO) xtask mounts --dolmen $(TARGET)/release/dolmen --preload $(TARGET)/release/libdolmen_preload.so $(if $(JUICEFS),--juicefs $(JUICEFS)) $(if $(PASSTHROUGH),--passthrough $(PASSTHROUGH)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 # What is put below DESTDIR is to be moved to PREFIX later.
 ROOT = $(DESTDIR)$(PREFIX)

@@ -10,7 +10,7 @@
 
 mod fio;
 mod io500;
-mod memory;
+pub(crate) mod memory;
 mod verified;
 
 use anyhow::{Context, Result, ensure};
@@ -74,6 +74,10 @@ impl Way {
 }
 
 impl Setup {
+    fn dolmen(&self) -> PathBuf {
+        self.prefix.join("bin/dolmen")
+    }
+
     /// The directory of one of two engines.
     fn dir_of(&self, rank: usize) -> PathBuf {
         self.dir.join(format!("r{rank}"))
@@ -116,7 +120,7 @@ pub(super) fn run(words: &[&str]) -> Result<bool> {
     let io500 = io500::asked(&value)?;
     std::fs::create_dir_all(setup.dir.join("posix"))?;
     // For who only looks whether it works.
-    let _held = if words.contains(&"--as-found") { None } else { Some(memory::hold(&setup)?) };
+    let _held = if words.contains(&"--as-found") { None } else { Some(memory::hold(&setup.dolmen())?) };
     if !words.contains(&"--io500-only") {
         all_rounds(&setup)?;
     }
@@ -153,7 +157,7 @@ fn setup(words: &[&str]) -> Result<Setup> {
     Ok(Setup { prefix, ior, mdtest, fio: value("--fio").map(PathBuf::from), rounds, dir, capacity: "8g" })
 }
 
-fn value_of<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
+pub(crate) fn value_of<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
     words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1)).copied()
 }
 
@@ -162,7 +166,7 @@ const CONT: &str = "c";
 
 /// A pool of one target, and a daemon that serves it.
 fn serve(setup: &Setup) -> Result<Child> {
-    let dolmen = setup.prefix.join("bin/dolmen");
+    let dolmen = setup.dolmen();
     let pool = setup.dir.join("tank");
     let words = ["--label", "tank", "--targets", "1", "--capacity", setup.capacity, "--volatile"];
     quiet(Command::new(&dolmen).args(["pool", "create"]).arg(&pool).args(words))?;
@@ -183,7 +187,7 @@ fn serve_two(setup: &Setup, daemons: &mut Daemons) -> Result<()> {
     };
     let list = setup.dir.join("system.toml");
     std::fs::write(&list, [engine(0), engine(1)].concat())?;
-    let dolmen = setup.prefix.join("bin/dolmen");
+    let dolmen = setup.dolmen();
     for rank in 0..ADDRESSES_OF_TWO.len() {
         std::fs::create_dir_all(setup.dir_of(rank))?;
         let mut command = Command::new(&dolmen);
@@ -199,7 +203,7 @@ fn serve_two(setup: &Setup, daemons: &mut Daemons) -> Result<()> {
     quiet(Command::new(&dolmen).args(["cont", "create", &pool, CONT, "--durability", "process"]))
 }
 
-fn wait_for(socket: &Path) -> Result<()> {
+pub(crate) fn wait_for(socket: &Path) -> Result<()> {
     for _ in 0..1000 {
         if socket.exists() {
             return Ok(());
@@ -212,7 +216,7 @@ fn wait_for(socket: &Path) -> Result<()> {
 const ADDRESS: &str = "127.0.0.1:17788";
 const ADDRESSES_OF_TWO: [&str; 2] = ["127.0.0.1:17789", "127.0.0.1:17790"];
 
-fn quiet(command: &mut Command) -> Result<()> {
+pub(crate) fn quiet(command: &mut Command) -> Result<()> {
     let output = command.output().with_context(|| format!("{command:?} cannot be run"))?;
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
@@ -260,7 +264,7 @@ const DAEMON_BENCHES: [[&str; 2]; 2] = [["bench", "idle"], ["bench", "disturbed"
 
 /// The table that one of these prints.
 fn of_daemon(setup: &Setup, words: &[&str; 2]) -> Result<String> {
-    let mut command = Command::new(setup.prefix.join("bin/dolmen"));
+    let mut command = Command::new(setup.dolmen());
     let output = command.args(words).arg("--dir").arg(&setup.dir).output();
     let output = output.with_context(|| format!("{command:?} cannot be run"))?;
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -276,7 +280,7 @@ const OBJECT_COUNT: &str = "60000";
 /// The program's own load generator, over the same C interface, in a container that it makes and removes.
 fn object(setup: &Setup, daemons: &Daemons, in_flight: &str, way: Way, ranks: usize) -> Result<Ran> {
     let system = way.system(setup).context("objects need a daemon")?;
-    let mut command = Command::new(setup.prefix.join("bin/dolmen"));
+    let mut command = Command::new(setup.dolmen());
     command.args(["bench", "object", "--size", "4096", "--count", OBJECT_COUNT, "--in-flight", in_flight]);
     command.args(["--system", &system, "--pool", "tank", "--rounds", "1"]);
     command.args(["--processes", &ranks.to_string()]);
@@ -374,7 +378,7 @@ fn client_command(setup: &Setup, program: &Path, way: Way, ranks: usize) -> Comm
 
 /// How long everybody rests before a run: daemons free and make ready at rest what was removed before, and what the kernel
 /// does for a process that has ended is done.
-const REST: std::time::Duration = std::time::Duration::from_millis(500);
+pub(crate) const REST: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Runs a client: what it prints, and the processor seconds of it and the daemon.
 fn timed(command: &mut Command, daemons: &Daemons) -> Result<(String, f64)> {

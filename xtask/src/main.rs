@@ -12,6 +12,7 @@ mod capi;
 mod clients;
 mod deny;
 mod machine;
+mod mounts;
 mod mutants;
 mod soak;
 mod source;
@@ -31,6 +32,9 @@ usage: cargo xtask <command>
                     the C libraries, headers and pkg-config file, built and put below DIR, or below D for now
   clients --prefix P --ior I --mdtest M [--fio F] [--io500 I --find F [--io500-only]] [--rounds N]
                     unmodified IOR and mdtest, built elsewhere, through the libraries below P and through POSIX on tmpfs
+  mounts --dolmen D --preload L [--passthrough P] [--juicefs J] [--rounds N] [--processes N,M] [--count N] [--file-size S]
+                    [--reads N] [--only GROUND,GROUND] [--as-found]
+                    files of mounts, of the thinnest file system of FUSE and of others, by the same calls of the system
   test [ARGUMENTS]  all tests: what hangs is killed and shown, what fails is run once more by itself and named as unsteady,
                     what this machine does not let them test is named
   tools             the system's programs that tests run: installed by apt-get where they are missing
@@ -63,6 +67,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["tidy", rest @ ..] => tidy::run(rest),
         ["capi", rest @ ..] => capi::run(rest),
         ["clients", rest @ ..] => clients::run(rest),
+        ["mounts", rest @ ..] => mounts::run(rest),
         ["tools"] => tools::run(),
         ["deny"] => deny::run(),
         ["test", rest @ ..] => tested::run(rest),

@@ -4,17 +4,17 @@
 //! work, ten times what it costs otherwise, and whoever comes upon it pays for that. `dolmen bench` touches most of the
 //! memory first and keeps it from the host; the same child of it does so here, for all ways alike.
 
-use super::Setup;
 use anyhow::{Context, Result, ensure};
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Memory that is kept from the host until this is dropped.
-pub(super) struct Held(Child);
+pub(crate) struct Held(Child);
 
-/// Touches most of the memory that is available; takes a minute where the host has to find it.
-pub(super) fn hold(setup: &Setup) -> Result<Held> {
-    let mut command = Command::new(setup.prefix.join("bin/dolmen"));
+/// Touches most of the memory that is available, by the program `dolmen`; takes a minute where the host has to find it.
+pub(crate) fn hold(dolmen: &Path) -> Result<Held> {
+    let mut command = Command::new(dolmen);
     command.args(["bench", "child", "memory", "{}"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut held = Held(command.spawn().with_context(|| format!("{command:?} cannot be started"))?);
     let out = held.0.stdout.take().context("it was asked for")?;

@@ -36,6 +36,14 @@ pub fn stop_load() {
     }
 }
 
+/// Waits for the processes of a load whose phases are over: they have something left to tell.
+pub(super) fn end_load() {
+    for mut child in core::mem::take(&mut *started()) {
+        // Ignored: there is nobody to wait for.
+        let _ended = child.wait();
+    }
+}
+
 /// A process of the load, at the other ends of two pipes.
 struct Member {
     to: ChildStdin,

@@ -80,6 +80,9 @@ pub fn posix(load: &PosixLoad, place: &PosixPlace, watch: &mut dyn FnMut(&str)) 
         load: Load::Posix(PosixLoad { dir: own.clone(), ..load.clone() }),
     };
     let ran = crew::run(&plan, &place.serving, watch);
+    if ran.is_ok() {
+        crew::end_load();
+    }
     crew::stop_load();
     let removed = std::fs::remove_dir_all(&own).map_err(Error::system("remove the directory of the load"));
     let rounds = ran?;

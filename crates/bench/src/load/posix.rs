@@ -41,8 +41,7 @@ pub(super) fn round(load: &PosixLoad, rank: u32) -> Result<()> {
         file: load.dir.join(format!("file.{rank}")),
         dir: load.dir.join(format!("tree.{rank}")),
     };
-    // A library between this program and the system has its connection after that.
-    step("look", || std::fs::metadata(&load.dir).map(drop).map_err(Error::system("look at the directory")))?;
+    step("begin", || work.begin())?;
     if load.file_bytes > 0 {
         work.contents()?;
     }
@@ -53,6 +52,15 @@ pub(super) fn round(load: &PosixLoad, rank: u32) -> Result<()> {
 }
 
 impl Work<'_> {
+    /// Uses the directory a little. A library between this program and the system is connected after that.
+    fn begin(&self) -> Result<()> {
+        const CALLS: usize = 64;
+        let path = self.load.dir.join(format!("begin.{}", self.rank));
+        File::create_new(&path).map(drop).map_err(Error::system("create a file"))?;
+        (0..CALLS).try_for_each(|_| look_at(&path))?;
+        std::fs::remove_file(&path).map_err(Error::system("remove a file"))
+    }
+
     fn contents(&self) -> Result<()> {
         phase("write", |tally| self.write(tally))?;
         self.forgotten()?;
