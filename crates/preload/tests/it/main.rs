@@ -104,6 +104,24 @@ fi
 }
 
 #[test]
+fn the_load_generator_of_mounts_goes_past_the_kernel() {
+    const FILES: u64 = 200;
+    let Some(mounted) = Mounted::new("load") else { return };
+    let mut command = mounted.command(&mounted::dolmen(), true);
+    command.args(["bench", "posix", "-n", "200", "-b", "1M", "-t", "64K", "-r", "50", "-i", "1"]);
+    // Connecting is not part of what is measured, however late it comes.
+    command.env_remove("DOLMEN_PRELOAD_AFTER");
+    let output = mounted.limited(command.arg(mounted.path("")));
+    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{out}\n{err}");
+    let of_load: Vec<&str> = err.lines().filter(|line| line.starts_with("dolmen_preload:")).collect();
+    let most = |kind: &str| of_load.iter().map(|line| taken(line, kind)).max().unwrap();
+    assert!(most("open") >= FILES && most("stat") >= 2 * FILES, "{err}");
+    assert!(most("read") >= 16 + 50 && most("write") >= 16, "{err}");
+    mounted.finish();
+}
+
+#[test]
 fn python_maps_forks_and_shares_files() {
     const LINES: &str = r#"
 import mmap, os, shutil, subprocess, tempfile, threading

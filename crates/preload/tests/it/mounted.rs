@@ -55,7 +55,7 @@ impl Drop for Server {
 }
 
 /// The program, which is built with the tests of the whole workspace.
-fn dolmen() -> PathBuf {
+pub(crate) fn dolmen() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let found = own.parent().unwrap().parent().unwrap().join("dolmen");
     assert!(found.exists(), "{} is not there: build it with `cargo build -p dolmen-cli`", found.display());

@@ -21,6 +21,7 @@ mod random;
 mod script;
 mod several;
 mod snapshots;
+mod speed;
 mod stuck;
 mod suites;
 mod times;
@@ -204,11 +205,15 @@ impl Mount {
 
     /// The container `c` of any pool.
     pub(super) fn of_pool(place: &Place, pool: &str, dir: &str, args: &[&str]) -> Self {
+        Self::serve(place, dir, &[&["mount", pool, "c", dir, "--foreground"], args].concat())
+    }
+
+    /// A command that stays while something is mounted in `dir`, and says so in its first line.
+    fn serve(place: &Place, dir: &str, words: &[&str]) -> Self {
         let path = place.path(dir);
         fs::create_dir_all(&path).unwrap();
         let log = place.path(&format!("{dir}.log"));
-        let words = [&["mount", pool, "c", dir, "--foreground"], args].concat();
-        let mut command = place.command(&words);
+        let mut command = place.command(words);
         command.stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap());
         let mut child = command.spawn().unwrap();
         let said = child.stdout.take().unwrap();
@@ -220,7 +225,7 @@ impl Mount {
         });
         let line = line.recv_timeout(MOMENT).unwrap_or_default();
         let mut mount = Self { dir: path, child, log, guard: None };
-        assert!(line.contains("shows the files"), "{line}{}", mount.log());
+        assert!(line.contains(" shows "), "{line}{}", mount.log());
         reader.unwrap().join().unwrap();
         mount.guard = Some(guard(mount.child.id(), mount.dir.clone()));
         mount

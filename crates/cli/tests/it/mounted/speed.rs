@@ -1,0 +1,129 @@
+//! What `make bench-mounts` measures with, in small: the load, and the thinnest file system to hold mounts against.
+
+use super::{Mount, Mounted, can_mount, limited, unmounted};
+use crate::common::Place;
+use core::time::Duration;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Each phase of the load with the operations and bytes of two processes, in a directory that a process serves.
+fn assert_measured(figures: &Value) {
+    let phases = figures["phases"].as_array().unwrap();
+    let told = phases.iter().map(|phase| {
+        let counts = ["op_count", "byte_count"].map(|count| phase["rounds"][0][count].as_u64().unwrap());
+        (phase["phase"].as_str().unwrap(), counts)
+    });
+    let expected = [
+        ("write", [32, 2 << 20]),
+        ("read", [32, 2 << 20]),
+        ("random read", [100, 100 << 12]),
+        ("create", [80, 0]),
+        ("stat, cold", [80, 0]),
+        ("stat, warm", [80, 0]),
+        ("unlink", [80, 0]),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    for phase in phases {
+        assert!(phase["ops_per_s"].as_f64().unwrap() > 0.0, "{phase}");
+        assert_eq!(phase["process_cpu_s"].as_array().unwrap().len(), 2, "{phase}");
+    }
+    let serving = phases.iter().filter_map(|phase| phase["daemon_cpu_s"].as_f64()).sum::<f64>();
+    assert!(serving > 0.0, "{figures}");
+}
+
+fn words(dir: &Path, server: u32) -> Vec<String> {
+    let words = "bench posix -n 40 -b 1M -t 64K -r 50 -N 2 -i 1 --json --serving-pid";
+    let words = words.split(' ').map(str::to_owned);
+    words.chain([server.to_string(), dir.display().to_string()]).collect()
+}
+
+fn figures(text: &[u8]) -> Value {
+    let mut answer: Value = serde_json::from_slice(text).unwrap();
+    answer["response"].take()
+}
+
+#[test]
+fn the_load_of_mounts_goes_through_all_its_phases_and_leaves_nothing() {
+    let Some(mut mounted) = Mounted::served("speed", &[]) else { return };
+    for cache in ["data", "off"] {
+        mounted.mount(cache, &["--cache", cache]);
+    }
+    let places: Vec<_> = mounted.mounts.iter().map(|mount| (mount.dir.clone(), mount.child.id())).collect();
+    assert_eq!(places.len(), 3);
+    for (dir, server) in places {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dolmen"));
+        command.args(words(&dir, server));
+        let output = limited(&mounted, &command, LIMIT);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}{said}", String::from_utf8_lossy(&output.stdout));
+        assert_measured(&figures(&output.stdout));
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "{}", dir.display());
+    }
+    mounted.finish();
+}
+
+/// A directory that is shown in another by the thinnest file system.
+fn shown(place: &Place) -> Mount {
+    fs::create_dir(place.path("files")).unwrap();
+    Mount::serve(place, "shown", &["bench", "passthrough", "files", "shown"])
+}
+
+#[test]
+fn a_passthrough_shows_a_directory_and_the_load_runs_on_it() {
+    if !can_mount("passthrough") {
+        return;
+    }
+    let place = Place::new("passthrough");
+    let mut mount = shown(&place);
+    let server = mount.child.id();
+    let words = words(&place.path("shown"), server);
+    let ran = place.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(ran.code(), 0, "{ran:?}");
+    assert_measured(&figures(ran.stdout().as_bytes()));
+    assert_eq!(fs::read_dir(place.path("files")).unwrap().count(), 0);
+
+    let (files, shown) = (place.path("files"), place.path("shown"));
+    fs::create_dir(shown.join("d")).unwrap();
+    fs::write(shown.join("d/menhir"), b"stone").unwrap();
+    assert_eq!(fs::read(files.join("d/menhir")).unwrap(), b"stone");
+    fs::rename(shown.join("d/menhir"), shown.join("cairn")).unwrap();
+    fs::remove_dir(shown.join("d")).unwrap();
+    let file = fs::OpenOptions::new().read(true).write(true).open(shown.join("cairn")).unwrap();
+    file.write_all_at(b"S", 0).unwrap();
+    file.set_len(3).unwrap();
+    fs::set_permissions(shown.join("cairn"), fs::Permissions::from_mode(0o640)).unwrap();
+    drop(file);
+    assert_eq!(fs::read(files.join("cairn")).unwrap(), b"Sto");
+    let [own, there] = [&files, &shown].map(|dir| fs::metadata(dir.join("cairn")).unwrap());
+    assert_eq!((own.mode(), own.len()), (0o100_640, 3));
+    assert_eq!((there.mode(), there.len(), there.ino()), (own.mode(), own.len(), own.ino()));
+    let names: Vec<_> = fs::read_dir(&shown).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["cairn"]);
+    let missing = fs::read(shown.join("d/menhir")).unwrap_err();
+    assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+    unmounted(&place, "shown");
+    assert_eq!(mount.ends(), 0, "{}", mount.log());
+}
+
+#[test]
+fn a_load_in_a_directory_that_is_none_or_of_sizes_that_do_not_fit_is_refused() {
+    let place = Place::new("posix-refused");
+    let line = place.fails(3, &["bench", "posix", "nowhere"]);
+    assert!(line.contains("nowhere"), "{line}");
+    fs::write(place.path("menhir"), b"stone").unwrap();
+    let line = place.fails(2, &["bench", "posix", "menhir"]);
+    assert!(line.contains("menhir is no directory"), "{line}");
+    let line = place.fails(2, &["bench", "posix", ".", "-b", "1M", "-t", "768K"]);
+    assert!(line.contains("no multiple of a call"), "{line}");
+    let line = place.fails(2, &["bench", "posix", ".", "-t", "5000"]);
+    assert!(line.contains("no multiple of 4096"), "{line}");
+    let line = place.fails(2, &["bench", "posix", ".", "-b", "0", "-n", "0"]);
+    assert!(line.contains("nothing to be measured"), "{line}");
+    let line = place.fails(3, &["bench", "passthrough", "nowhere", "."]);
+    assert!(line.contains("nowhere"), "{line}");
+}
