@@ -1,13 +1,11 @@
 //! `cargo xtask mounts`: files of mounts and of what they are held against, by the same load, in one run.
 //!
-//! The load is the program's own ([`dolmen bench posix`]): plain calls of the system on a directory, a large file and many empty
+//! The load is the program's own (`dolmen bench posix`): plain calls of the system on a directory, a large file and many empty
 //! ones for each process. The grounds are the native tmpfs; the thinnest file system of FUSE, which hands a directory of that tmpfs
 //! on (the floor of any); mounts of one container, in each mode of remembering, served by one daemon, the first also with the library
 //! that takes calls before the kernel; and what others have built, where its path is given. The C interface has the
 //! same phases by `dolmen bench ior` and `mdtest` on the same daemon. Grounds take turns in each round; everybody rests for a moment
 //! before; the tables have medians, and the ratios that are asked for.
-//!
-//! [`dolmen bench posix`]: ../dolmen_bench/fn.posix.html
 
 mod goals;
 mod ground;
@@ -95,7 +93,7 @@ fn setup(words: &[&str]) -> Result<Setup> {
     let given = |name: &str| value(name).map(|_path| path(name)).transpose();
     let number = |name: &str, default: u64| value(name).map_or(Ok(default), str::parse);
     let (passthrough, juicefs) = (given("--passthrough")?, given("--juicefs")?);
-    let processes = value("--processes").unwrap_or(PROCESSES_DEFAULT).split(',').map(str::parse);
+    let processes = value("--processes").unwrap_or(PROCESSES_DEFAULT).split(',').map(str::parse::<usize>);
     let is_there = |ground: &Ground| match ground {
         Ground::Given => passthrough.is_some(),
         Ground::JuiceFs => juicefs.is_some(),

@@ -2,8 +2,8 @@
 //!
 //! Each process has a file and a directory of its own below the one of the load, as mdtest and IOR have it with `-u` and `-F`.
 //! The file is written and read from its begin to its end, and blocks of it in an order that looks random, each once; what is
-//! read has marks of its place, which are compared. Of names in a FUSE mount the kernel knows nothing when the cold
-//! phases begin ([`forget`]), and all when the warm one does.
+//! read has marks of its place, which are compared. Of a FUSE mount the kernel knows nothing when cold phases begin ([`forget`]),
+//! and all that is asked for when the warm one does.
 
 use super::fault::Difference;
 use super::options::PosixLoad;
@@ -84,8 +84,8 @@ impl Work<'_> {
         let paths: Vec<PathBuf> = (0..warm).map(|index| self.path(index)).collect();
         step("look", || paths.iter().try_for_each(|path| look_at(path)))?;
         phase("stat, warm", |tally| {
-            let again = paths.iter().cycle().zip(0..count);
-            again.into_iter().try_for_each(|(path, _)| tally.run(0, || look_at(path)))
+            let mut again = paths.iter().cycle().zip(0..count);
+            again.try_for_each(|(path, _)| tally.run(0, || look_at(path)))
         })?;
         phase("unlink", |tally| {
             self.each(tally, count, |path| std::fs::remove_file(path).map_err(Error::system("remove a file")))

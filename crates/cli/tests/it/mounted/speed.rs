@@ -1,6 +1,6 @@
 //! What `make bench-mounts` measures with, in small: the load, and the thinnest file system to hold mounts against.
 
-use super::{Mount, Mounted, can_mount, limited, unmounted};
+use super::{Mount, Mounted, can_mount, limited, unmounted, wait_until};
 use crate::common::Place;
 use core::time::Duration;
 use serde_json::Value;
@@ -65,6 +65,38 @@ fn the_load_of_mounts_goes_through_all_its_phases_and_leaves_nothing() {
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "{}", dir.display());
     }
     mounted.finish();
+}
+
+/// Descriptors that a process has open.
+fn descriptors(process: u32) -> usize {
+    fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
+}
+
+#[test]
+fn a_kernel_that_is_told_to_forget_a_mount_knows_nothing_of_it() {
+    const FILES: usize = 60;
+    if !can_mount("forget") {
+        return;
+    }
+    let place = Place::new("forget");
+    let mut mount = shown(&place);
+    let server = mount.child.id();
+    let before = descriptors(server);
+    for index in 0..FILES {
+        fs::write(place.path("files").join(index.to_string()), b"").unwrap();
+        assert!(place.path("shown").join(index.to_string()).is_file());
+    }
+    assert!(descriptors(server) >= before + FILES, "it has one of each file that the kernel knows");
+    match dolmen_env::forget_mount(&place.path("shown").join("1")) {
+        Ok(is_forgotten) => {
+            assert!(is_forgotten);
+            wait_until("the kernel forgets", || descriptors(server) < before + FILES / 2);
+        }
+        Err(error) => assert!(!rustix::process::geteuid().is_root(), "{error}"),
+    }
+    assert!(!dolmen_env::forget_mount(&place.path("files")).unwrap(), "it is in no such mount");
+    unmounted(&place, "shown");
+    assert_eq!(mount.ends(), 0, "{}", mount.log());
 }
 
 /// A directory that is shown in another by the thinnest file system.
