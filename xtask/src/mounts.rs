@@ -139,7 +139,8 @@ fn start(setup: &Setup) -> Result<Servers> {
         servers.daemon = Some(serve(setup)?);
     }
     for (ground, cache) in Ground::MOUNTS {
-        let is_wanted = setup.has(&[ground]) || (ground == Ground::Preload.root() && setup.has(&[Ground::Preload]));
+        let is_wanted =
+            setup.has(&[ground]) || (ground == Ground::Preload.root() && setup.has(&[Ground::Preload]));
         if is_wanted {
             let mut command = Command::new(&setup.dolmen);
             command.arg("mount").arg(setup.system_dir().join(POOL)).arg(CONT);
@@ -167,7 +168,8 @@ fn mount(setup: &Setup, ground: Ground, mut command: Command) -> Result<Server> 
 /// A passthrough of others, in the foreground: `passthrough_ll` and its kin have the directory as an option, bindfs as a word.
 fn given(program: &Path, dir: &Path) -> Command {
     let mut command = Command::new(program);
-    let is_of_libfuse = program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("passthrough"));
+    let is_of_libfuse =
+        program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("passthrough"));
     match is_of_libfuse {
         true => command.args(["-f", "-o"]).arg(format!("source={}", dir.display())),
         false => command.arg("-f").arg(dir),
@@ -180,7 +182,11 @@ fn serve(setup: &Setup) -> Result<Server> {
     let pool = made(&setup.system_dir())?.join(POOL);
     let words = ["--label", POOL, "--targets", "1", "--capacity", "8g", "--volatile"];
     quiet(Command::new(&setup.dolmen).args(["pool", "create"]).arg(&pool).args(words))?;
-    quiet(Command::new(&setup.dolmen).args(["cont", "create"]).arg(&pool).args([CONT, "--durability", "process"]))?;
+    quiet(Command::new(&setup.dolmen).args(["cont", "create"]).arg(&pool).args([
+        CONT,
+        "--durability",
+        "process",
+    ]))?;
     let mut command = Command::new(&setup.dolmen);
     let child = command.arg("serve").arg(setup.system_dir()).stdout(Stdio::null()).spawn();
     let daemon = Server::daemon(child.context("dolmen serve cannot be started")?);
@@ -198,7 +204,11 @@ fn juicefs(setup: &Setup, program: &Path) -> Result<Command> {
     format.args(["format", "--storage", "file", "--bucket", &objects, "--trash-days", "0", &names, "bench"]);
     quiet(format.env("HOME", &dir))?;
     let mut command = Command::new(program);
-    command.env("HOME", &dir).args(["mount", "--no-usage-report", "--cache-dir"]).arg(dir.join("cache")).arg(names);
+    command
+        .env("HOME", &dir)
+        .args(["mount", "--no-usage-report", "--cache-dir"])
+        .arg(dir.join("cache"))
+        .arg(names);
     Ok(command)
 }
 
@@ -207,7 +217,12 @@ fn measure(setup: &Setup, servers: &Servers) -> Result<Table> {
     for round in 0..setup.rounds {
         for processes in &setup.processes {
             for ground in &setup.grounds {
-                eprintln!("# round {} of {}, {processes} processes: {}", round + 1, setup.rounds, ground.name());
+                eprintln!(
+                    "# round {} of {}, {processes} processes: {}",
+                    round + 1,
+                    setup.rounds,
+                    ground.name()
+                );
                 for phase in ground.run(setup, servers, *processes)? {
                     table.add(*ground, *processes, phase);
                 }

@@ -45,8 +45,8 @@ pub use error::{Error, Result};
 pub use ground::hold_memory;
 pub use large::{Large, large};
 pub use load::{
-    Conditions, Difference, Figures, IorLoad, Load, MdtestLoad, ObjectLoad, Phase, PhaseRound, Place, PosixLoad,
-    PosixPlace, ValueKind, clear_load, load, posix, stop_load,
+    Conditions, Difference, Figures, IorLoad, Load, MdtestLoad, ObjectLoad, Phase, PhaseRound, Place,
+    PosixLoad, PosixPlace, ValueKind, clear_load, load, posix, stop_load,
 };
 pub use meter::Meter;
 pub use options::Options;

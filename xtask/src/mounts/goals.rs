@@ -28,7 +28,9 @@ const GOALS: [Goal; 6] = [
 
 /// A table of the ratios that could be had.
 pub(super) fn text(table: &Table, processes: usize) -> String {
-    let mut text = format!("| {processes} processes: phase | ground | over | ratio | asked | |\n|---|---|---|---|---|---|\n");
+    let mut text = format!(
+        "| {processes} processes: phase | ground | over | ratio | asked | |\n|---|---|---|---|---|---|\n"
+    );
     for goal in &GOALS {
         for phase in goal.phases {
             for over in goal.over {

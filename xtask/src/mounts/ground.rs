@@ -107,7 +107,8 @@ impl Ground {
         let (text, notes) = told(&mut command)?;
         let is_taken = self != Self::Preload || taken(&notes) >= setup.count;
         ensure!(is_taken, "{command:?}: the library has not taken the calls:\n{notes}");
-        let phases: Vec<Told> = Phase::ALL.into_iter().filter_map(|phase| phase.told(&text, phase.name())).collect();
+        let phases: Vec<Told> =
+            Phase::ALL.into_iter().filter_map(|phase| phase.told(&text, phase.name())).collect();
         ensure!(!phases.is_empty(), "{command:?} has told no phases:\n{text}");
         Ok(phases)
     }
@@ -142,7 +143,8 @@ fn c_api(setup: &Setup, servers: &Servers, processes: usize) -> Result<Vec<Told>
 fn told(command: &mut Command) -> Result<(String, String)> {
     std::thread::park_timeout(REST);
     let output = command.output().with_context(|| format!("{command:?} cannot be run"))?;
-    let [text, notes] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let [text, notes] =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     ensure!(output.status.success(), "{command:?}:\n{text}\n{notes}");
     Ok((text, notes))
 }
@@ -159,7 +161,8 @@ mod tests {
 
     #[test]
     fn the_library_tells_how_many_files_it_has_opened() {
-        let notes = "dolmen_preload: open 0/0 stat 1/2 settled 0\ndolmen_preload: open 512/513 stat 9/9\n# else\n";
+        let notes =
+            "dolmen_preload: open 0/0 stat 1/2 settled 0\ndolmen_preload: open 512/513 stat 9/9\n# else\n";
         assert_eq!((taken(notes), taken("")), (512, 0));
     }
 

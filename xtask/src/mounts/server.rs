@@ -112,7 +112,9 @@ fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let of_thread = |path: PathBuf| std::fs::read_to_string(path.join("children")).unwrap_or_default();
     let lists = threads.filter_map(|thread| Some(of_thread(thread.ok()?.path())));
-    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()).collect()
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>())
+        .collect()
 }
 
 #[cfg(test)]
@@ -121,7 +123,8 @@ mod tests {
 
     #[test]
     fn a_mount_is_found_in_the_list_of_the_kernel() {
-        let list = "36 35 0:48 / /mnt rw - fuse.dolmen p/c rw\n37 35 0:49 / /mnt/a rw shared:1 - tmpfs none rw\n";
+        let list =
+            "36 35 0:48 / /mnt rw - fuse.dolmen p/c rw\n37 35 0:49 / /mnt/a rw shared:1 - tmpfs none rw\n";
         assert!(has_mount(list, Path::new("/mnt/a")) && has_mount(list, Path::new("/mnt")));
         assert!(!has_mount(list, Path::new("/mnt/b")) && !has_mount(list, Path::new("/")));
     }

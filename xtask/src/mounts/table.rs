@@ -67,7 +67,13 @@ impl Phase {
         })?;
         let figure = |at: usize| figures.get(at)?.parse::<f64>().ok();
         let rate = figure(usize::from(self.is_bandwidth()))?;
-        Some(Told { phase: self, rate, wall_s: figure(4)?, load_s: figure(5)?, serving_s: figure(6).unwrap_or(0.0) })
+        Some(Told {
+            phase: self,
+            rate,
+            wall_s: figure(4)?,
+            load_s: figure(5)?,
+            serving_s: figure(6).unwrap_or(0.0),
+        })
     }
 }
 
@@ -103,9 +109,10 @@ impl Table {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut text = "| phase | processes | ground | median | least | most | wall s | load CPU s | serving CPU s |\n\
+        let mut text =
+            "| phase | processes | ground | median | least | most | wall s | load CPU s | serving CPU s |\n\
                         |---|---|---|---|---|---|---|---|---|\n"
-            .to_owned();
+                .to_owned();
         for ((processes, phase, ground), all) in &self.0 {
             let rates = sorted(all, |told| told.rate);
             let of = |figure: fn(&Told) -> f64| median(&sorted(all, figure));
@@ -150,7 +157,8 @@ file removal               100          -      9.0     51.5    1.000       0.010
     #[test]
     fn figures_are_read_from_what_a_load_prints() {
         let write = Phase::Write.told(TEXT, "write").unwrap();
-        let expected = Told { phase: Phase::Write, rate: 901.5, wall_s: 0.284, load_s: 0.101, serving_s: 0.2 };
+        let expected =
+            Told { phase: Phase::Write, rate: 901.5, wall_s: 0.284, load_s: 0.101, serving_s: 0.2 };
         assert_eq!(write, expected);
         let stat = Phase::StatCold.told(TEXT, "stat, cold").unwrap();
         assert!((stat.rate - 61e3).abs() < 1e-9 && stat.serving_s.abs() < 1e-9);

@@ -60,7 +60,8 @@ pub(super) fn run(plan: &Plan, serving: &[u32], watch: &mut dyn FnMut(&str)) -> 
     if !matches!(plan.load, Load::Posix(_)) {
         share_handles(&mut crew)?;
     }
-    let cpu_ns = || (!serving.is_empty()).then(|| serving.iter().map(|pid| daos::process_cpu_ns(*pid)).sum::<u64>());
+    let cpu_ns =
+        || (!serving.is_empty()).then(|| serving.iter().map(|pid| daos::process_cpu_ns(*pid)).sum::<u64>());
     while let Some((phase, timed)) = all_ready(&mut crew)? {
         watch(&phase);
         let cpu_before_ns = cpu_ns();

@@ -76,7 +76,9 @@ impl Work<'_> {
         let count = self.load.count;
         step("make room", || std::fs::create_dir(&self.dir).map_err(Error::system("make a directory")))?;
         phase("create", |tally| {
-            self.each(tally, count, |path| File::create_new(path).map(drop).map_err(Error::system("create a file")))
+            self.each(tally, count, |path| {
+                File::create_new(path).map(drop).map_err(Error::system("create a file"))
+            })
         })?;
         self.forgotten()?;
         phase("stat, cold", |tally| self.each(tally, count, look_at))?;
@@ -185,7 +187,12 @@ fn look_at(path: &Path) -> Result<()> {
         return Ok(());
     }
     let what = format!("the length of file {}", path.display());
-    Err(Error::Differs(Box::new(Difference { what, offset_bytes: 0, expected: Vec::new(), found: Vec::new() })))
+    Err(Error::Differs(Box::new(Difference {
+        what,
+        offset_bytes: 0,
+        expected: Vec::new(),
+        found: Vec::new(),
+    })))
 }
 
 fn transfer_bytes(load: &PosixLoad) -> usize {

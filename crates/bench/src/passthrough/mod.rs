@@ -18,7 +18,9 @@ use dolmen_fuse::request::{NewAttrs, NewTime, Op, Range, Refused, Request};
 use dolmen_fuse::{DATA_BYTES_MAX, REQUEST_BYTES_MAX};
 use nodes::{Handles, Nodes, Open};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
+use rustix::fs::{
+    AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io::IoSlice;
@@ -133,10 +135,13 @@ impl Passthrough {
                 self.setattr(node, new)?;
                 self.getattr(node, &mut room.out)?;
             }
-            Op::Create { name, flags, mode, .. } => self.create(node, name, (*flags, *mode), &mut room.out)?,
+            Op::Create { name, flags, mode, .. } => {
+                self.create(node, name, (*flags, *mode), &mut room.out)?
+            }
             Op::Open { flags } => {
                 let how = opened_with(*flags);
-                let file = rustix::fs::open(by_descriptor(&self.nodes.find(node)?), how, Mode::empty())?;
+                let found = self.nodes.find(node)?;
+                let file = rustix::fs::open(by_descriptor(&found), how, Mode::empty())?;
                 self.opened(Open::File(file), &mut room.out);
             }
             Op::Release { handle, .. } | Op::ReleaseDir { handle } => self.handles.remove(*handle),
@@ -232,7 +237,8 @@ impl Passthrough {
             rustix::fs::chownat(&found, "", uid, gid, AtFlags::EMPTY_PATH)?;
         }
         if let Some(size) = new.size {
-            let file = rustix::fs::open(by_descriptor(&found), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+            let file =
+                rustix::fs::open(by_descriptor(&found), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
             rustix::fs::ftruncate(file, size)?;
         }
         if new.atime.is_some() || new.mtime.is_some() {

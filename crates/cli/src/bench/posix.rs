@@ -63,7 +63,9 @@ pub(crate) fn posix(args: &PosixArgs) -> Outcome<Answer> {
     refuse_if(!file_size.is_multiple_of(transfer_size), || {
         format!("a file of {file_size} bytes is no multiple of a call of {transfer_size}")
     })?;
-    refuse_if(file_size == 0 && args.count == 0, || "without files there is nothing to be measured".to_owned())?;
+    refuse_if(file_size == 0 && args.count == 0, || {
+        "without files there is nothing to be measured".to_owned()
+    })?;
     let dir = existing(&args.dir)?;
     let load = PosixLoad {
         dir: dir.clone(),
