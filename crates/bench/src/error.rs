@@ -28,6 +28,11 @@ pub enum Error {
         /// The number of the key.
         key: u64,
     },
+    /// No process has such a number.
+    Process {
+        /// The number.
+        pid: u32,
+    },
     /// A child ended, or said something else, before it had measured.
     Child {
         /// The scenario that it ran.
@@ -89,6 +94,7 @@ impl fmt::Display for Error {
             Self::Net(error) => error.fmt(f),
             Self::System { doing, source } => write!(f, "{doing}: {source}"),
             Self::Wrong { key } => write!(f, "key {key} does not hold what was acknowledged"),
+            Self::Process { pid } => write!(f, "no process has the number {pid}"),
             Self::Child { scenario } => {
                 write!(f, "the process that ran {scenario} ended early; what it printed is above")
             }
@@ -117,6 +123,7 @@ impl std::error::Error for Error {
             Self::System { source, .. } => Some(source),
             Self::Results { source, .. } => Some(source),
             Self::Wrong { .. }
+            | Self::Process { .. }
             | Self::Child { .. }
             | Self::Scenario { .. }
             | Self::Plot

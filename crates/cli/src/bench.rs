@@ -299,7 +299,7 @@ fn report(args: &ReportArgs) -> Outcome<Answer> {
 
 fn failed(error: &Error) -> Failure {
     let exit = match error {
-        Error::Scenario { .. } => Exit::Usage,
+        Error::Scenario { .. } | Error::Process { .. } => Exit::Usage,
         Error::Wrong { .. } | Error::Differs(_) => Exit::Damaged,
         Error::Call { number, .. } => load::exit_of(*number),
         Error::Administer { code, .. } => code.and_then(Exit::from_number).unwrap_or(Exit::Other),

@@ -60,17 +60,17 @@ pub(super) fn run(plan: &Plan, serving: &[u32], watch: &mut dyn FnMut(&str)) -> 
     if !matches!(plan.load, Load::Posix(_)) {
         share_handles(&mut crew)?;
     }
-    let cpu_ns =
-        || (!serving.is_empty()).then(|| serving.iter().map(|pid| daos::process_cpu_ns(*pid)).sum::<u64>());
+    let sum_ns = || serving.iter().map(|pid| daos::process_cpu_ns(*pid)).sum::<Result<u64>>();
+    let cpu_ns = || (!serving.is_empty()).then(sum_ns).transpose();
     while let Some((phase, timed)) = all_ready(&mut crew)? {
         watch(&phase);
-        let cpu_before_ns = cpu_ns();
+        let cpu_before_ns = cpu_ns()?;
         let begin_ns = now() + AHEAD_NS;
         for member in &mut crew {
             tell(member, &Told::Go(begin_ns))?;
         }
         let parts = crew.iter_mut().map(part).collect::<Result<Vec<Part>>>()?;
-        let cpu_after_ns = cpu_ns();
+        let cpu_after_ns = cpu_ns()?;
         if timed == Timed::Yes {
             let daemon_cpu_ns = cpu_before_ns.zip(cpu_after_ns).map(|(from, to)| to.saturating_sub(from));
             rounds.add(&phase, PhaseRound::of(&parts, daemon_cpu_ns));

@@ -94,10 +94,10 @@ pub fn idle(place: &IdlePlace, watch: &mut dyn FnMut(&str)) -> Result<Idle> {
     watch("it comes to rest");
     dolmen_env::wait(seconds(place.settle_s));
     watch("it rests");
-    let (threads, cpu_ns, begun_ns) = (usage::threads(pid)?, process_cpu_ns(pid), now());
+    let (threads, cpu_ns, begun_ns) = (usage::threads(pid)?, process_cpu_ns(pid)?, now());
     dolmen_env::wait(seconds(place.seconds));
     let wall_s = (now() - begun_ns) as f64 / 1e9;
-    let cpu_s = process_cpu_ns(pid).saturating_sub(cpu_ns) as f64 / 1e9;
+    let cpu_s = process_cpu_ns(pid)?.saturating_sub(cpu_ns) as f64 / 1e9;
     let threads = woken(&threads, &usage::threads(pid)?, wall_s);
     let memory = usage::memory(pid)?;
     Ok(Idle {

@@ -67,15 +67,18 @@ pub(super) fn class(name: &str) -> Result<u32> {
     }
 }
 
-/// Processor time that a process has used so far, in nanoseconds; 0 if there is no such process.
-pub(crate) fn process_cpu_ns(pid: u32) -> u64 {
+/// The largest number of a process on Linux. A clock has no room for one of more than 29 bits.
+const PID_MAX: c_int = 1 << 22;
+
+/// Processor time that a process has used so far, in nanoseconds; an error if there is no such process.
+pub(crate) fn process_cpu_ns(pid: u32) -> Result<u64> {
     let (mut clock, mut time) = (0, [0; 2]);
-    let Ok(pid) = c_int::try_from(pid) else { return 0 };
-    if ffi::clock_getcpuclockid(pid, &mut clock) != 0 || ffi::clock_gettime(clock, &mut time) != 0 {
-        return 0;
+    let number = c_int::try_from(pid).unwrap_or(c_int::MAX).min(PID_MAX + 1);
+    if ffi::clock_getcpuclockid(number, &mut clock) != 0 || ffi::clock_gettime(clock, &mut time) != 0 {
+        return Err(Error::Process { pid });
     }
     let [seconds, nanoseconds] = time.map(|part| u64::try_from(part).unwrap_or(0));
-    seconds * 1_000_000_000 + nanoseconds
+    Ok(seconds * 1_000_000_000 + nanoseconds)
 }
 
 /// The library, initialised; and a pool and a container of it.

@@ -11,7 +11,7 @@ use std::process::Command;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Each phase of the load with the operations and bytes of two processes, in a directory that a process serves.
+/// Each phase of the load with the operations and bytes of two processes.
 fn assert_measured(figures: &Value) {
     let phases = figures["phases"].as_array().unwrap();
     let told = phases.iter().map(|phase| {
@@ -32,14 +32,11 @@ fn assert_measured(figures: &Value) {
         assert!(phase["ops_per_s"].as_f64().unwrap() > 0.0, "{phase}");
         assert_eq!(phase["process_cpu_s"].as_array().unwrap().len(), 2, "{phase}");
     }
-    let serving = phases.iter().filter_map(|phase| phase["daemon_cpu_s"].as_f64()).sum::<f64>();
-    assert!(serving > 0.0, "{figures}");
 }
 
-fn words(dir: &Path, server: u32) -> Vec<String> {
-    let words = "bench posix -n 40 -b 1M -t 64K -r 50 -N 2 -i 1 --json --serving-pid";
-    let words = words.split(' ').map(str::to_owned);
-    words.chain([server.to_string(), dir.display().to_string()]).collect()
+fn words(dir: &Path) -> Vec<String> {
+    let words = "bench posix -n 40 -b 1M -t 64K -r 50 -N 2 -i 1 --json";
+    words.split(' ').map(str::to_owned).chain([dir.display().to_string()]).collect()
 }
 
 fn figures(text: &[u8]) -> Value {
@@ -53,11 +50,11 @@ fn the_load_of_mounts_goes_through_all_its_phases_and_leaves_nothing() {
     for cache in ["data", "off"] {
         mounted.mount(cache, &["--cache", cache]);
     }
-    let places: Vec<_> = mounted.mounts.iter().map(|mount| (mount.dir.clone(), mount.child.id())).collect();
-    assert_eq!(places.len(), 3);
-    for (dir, server) in places {
+    let dirs: Vec<_> = mounted.mounts.iter().map(|mount| mount.dir.clone()).collect();
+    assert_eq!(dirs.len(), 3);
+    for dir in dirs {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dolmen"));
-        command.args(words(&dir, server));
+        command.args(words(&dir));
         let output = limited(&mounted, &command, LIMIT);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}{said}", String::from_utf8_lossy(&output.stdout));
@@ -113,11 +110,16 @@ fn a_passthrough_shows_a_directory_and_the_load_runs_on_it() {
     }
     let place = Place::new("passthrough");
     let mut mount = shown(&place);
-    let server = mount.child.id();
-    let words = words(&place.path("shown"), server);
+    let server = mount.child.id().to_string();
+    let mut words = words(&place.path("shown"));
+    words.extend(["--serving-pid".to_owned(), server]);
     let ran = place.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(ran.code(), 0, "{ran:?}");
-    assert_measured(&figures(ran.stdout().as_bytes()));
+    let figures = figures(ran.stdout().as_bytes());
+    assert_measured(&figures);
+    let of_phase = |phase: &Value| phase["daemon_cpu_s"].as_f64();
+    let serving = figures["phases"].as_array().unwrap().iter().filter_map(of_phase).sum::<f64>();
+    assert!(serving > 0.0, "{figures}");
     assert_eq!(fs::read_dir(place.path("files")).unwrap().count(), 0);
 
     let (files, shown) = (place.path("files"), place.path("shown"));
@@ -157,6 +159,9 @@ fn a_load_in_a_directory_that_is_none_or_of_sizes_that_do_not_fit_is_refused() {
     assert!(line.contains("no multiple of 4096"), "{line}");
     let line = place.fails(2, &["bench", "posix", ".", "-b", "0", "-n", "0"]);
     assert!(line.contains("nothing to be measured"), "{line}");
+    // No process has the largest number of all.
+    let line = place.fails(2, &["bench", "posix", ".", "-b", "0", "-n", "1", "--serving-pid", "4294967295"]);
+    assert!(line.contains("no process has the number 4294967295"), "{line}");
     let line = place.fails(3, &["bench", "passthrough", "nowhere", "."]);
     assert!(line.contains("nowhere"), "{line}");
 }
