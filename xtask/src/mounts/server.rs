@@ -110,11 +110,13 @@ fn with_children(pid: u32) -> Vec<u32> {
 /// None for a process that has ended.
 fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let of_thread = |path: PathBuf| std::fs::read_to_string(path.join("children")).unwrap_or_default();
-    let lists = threads.filter_map(|thread| Some(of_thread(thread.ok()?.path())));
-    lists
-        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>())
-        .collect()
+    let mut pids = Vec::new();
+    for thread in threads.flatten() {
+        // A thread may have ended since.
+        let Ok(list) = std::fs::read_to_string(thread.path().join("children")) else { continue };
+        pids.extend(list.split_whitespace().flat_map(str::parse::<u32>));
+    }
+    pids
 }
 
 #[cfg(test)]
