@@ -3,6 +3,7 @@
 //! Invariants: a request keeps its id when it is repeated; the packed map only ever gets a newer version.
 
 use crate::event::Inner;
+use crate::gathered::Gathered;
 use crate::later::Later;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -413,6 +414,18 @@ impl Core {
         &self,
         id: RequestId,
         buf: &mut IoBuf,
+        make: impl FnMut(MapView, IoBuf) -> Result<Ask<'a>>,
+    ) -> Result<Answer> {
+        self.ask_gathering(id, buf, None, make)
+    }
+
+    /// As [`Core::ask`], of a read: with a lease, if there is a place for it.
+    #[inline]
+    pub(crate) fn ask_gathering<'a>(
+        &self,
+        id: RequestId,
+        buf: &mut IoBuf,
+        gathered: Option<&Gathered>,
         mut make: impl FnMut(MapView, IoBuf) -> Result<Ask<'a>>,
     ) -> Result<Answer> {
         let mut repeats = 0;
@@ -420,7 +433,10 @@ impl Core {
             let map = self.map();
             let ask = make(map, core::mem::take(buf))?;
             let request = Request { token: 0, head: self.head_of(id, map.version, &ask), ask };
-            let outcome = self.transport.call(request);
+            let outcome = match gathered {
+                None => self.transport.call(request),
+                Some(gathered) => gathered.call(&*self.transport, request),
+            };
             if let Some(back) = outcome.buf {
                 *buf = back;
             }
@@ -490,6 +506,38 @@ impl Core {
         match self.ask_by(way, id, make).await? {
             Answer::Target(reply) => Ok(reply),
             Answer::Pool(_) => Err(unexpected()),
+        }
+    }
+
+    /// As [`Core::ask_target_by`], of a read: with a lease, if there is a place for it.
+    pub(crate) async fn read_target_by(
+        &self,
+        way: Way,
+        gathered: Option<&Gathered>,
+        mut make: impl FnMut(MapView) -> Result<Ask<'static>>,
+    ) -> Result<Reply> {
+        let (id, none) = (self.read_id(), &mut IoBuf::default());
+        match self.ask_gathering_by(way, id, none, gathered, |map, _| make(map)).await? {
+            Answer::Target(reply) => Ok(reply),
+            Answer::Pool(_) => Err(unexpected()),
+        }
+    }
+
+    /// As [`Core::ask_gathering`], on a way of the caller's; with a lease if that is now.
+    pub(crate) async fn ask_gathering_by(
+        &self,
+        way: Way,
+        id: RequestId,
+        buf: &mut IoBuf,
+        gathered: Option<&Gathered>,
+        make: impl FnMut(MapView, IoBuf) -> Result<Ask<'static>>,
+    ) -> Result<Answer> {
+        match way {
+            Way::Now => self.ask_gathering(id, buf, gathered, make),
+            Way::Later => {
+                gathered.into_iter().for_each(Gathered::note_gap);
+                self.ask_with_by(way, id, buf, make).await
+            }
         }
     }
 

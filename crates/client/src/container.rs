@@ -3,6 +3,7 @@
 use crate::at::At;
 use crate::batch::Batch;
 use crate::client::{Core, unexpected};
+use crate::gathered::Gathered;
 use crate::object::Object;
 use crate::oids::Oids;
 use crate::pool::{attr_by, attr_names_by, done, done_by};
@@ -29,6 +30,8 @@ use std::sync::Arc;
 pub struct Container {
     shared: Arc<Shared>,
     view: Option<Epoch>,
+    /// Where reads put their leases.
+    gathered: Option<Arc<Gathered>>,
 }
 
 struct Shared {
@@ -57,7 +60,7 @@ impl Container {
         let has_ended = core.era_of(&handle);
         let closed = AtomicBool::new(false);
         let shared = Shared { core, handle, oids: Oids::default(), closed, has_ended };
-        Self { shared: Arc::new(shared), view: None }
+        Self { shared: Arc::new(shared), view: None, gathered: None }
     }
 
     /// Gives the handle back; other clones must not be used any more, and their last one does nothing then.
@@ -403,7 +406,20 @@ impl Container {
     /// `NoPermission`. Reads fail with `EpochGone` if aggregation has passed the epoch and no snapshot keeps it.
     #[must_use]
     pub fn at(&self, epoch: Epoch) -> Self {
-        Self { shared: Arc::clone(&self.shared), view: Some(epoch) }
+        Self { shared: Arc::clone(&self.shared), view: Some(epoch), gathered: None }
+    }
+
+    /// The same container, whose reads of the present are asked for with leases, which go `into` there. Who takes some has to
+    /// listen on the transport's connections, else others wait for him. Reads that are begun by events take none, and are not
+    /// noted.
+    #[must_use]
+    pub fn gathering(&self, into: &Arc<Gathered>) -> Self {
+        Self { gathered: Some(Arc::clone(into)), ..self.clone() }
+    }
+
+    #[inline]
+    pub(crate) fn gathered(&self) -> Option<&Gathered> {
+        self.gathered.as_deref()
     }
 
     /// The epoch of a view made by [`Container::at`].

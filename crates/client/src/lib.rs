@@ -44,6 +44,7 @@ mod chunks;
 mod client;
 mod container;
 mod event;
+mod gathered;
 mod kv;
 mod later;
 mod listing;
@@ -61,6 +62,7 @@ pub use batch::Batch;
 pub use client::Options;
 pub use container::Container;
 pub use event::{Callback, Event, EventId, EventQueue, Output, Wait};
+pub use gathered::{Gathered, Leased};
 pub use kv::{Kv, PutCond};
 pub use object::{Fetched, Object, Page};
 pub use pool::Pool;
@@ -74,7 +76,7 @@ pub use dolmen_codec::verb::{
     Audit, Change, ChangeKind, FetchIod, FetchedIod, Finding, Found, ListedExtent, NewValue, PackedKeys,
     Payload, SpaceReport, UpdateIod, Usage, Want,
 };
-pub use dolmen_codec::{Transport, Way};
+pub use dolmen_codec::{Lease, Transport, Way};
 pub use dolmen_types::limits;
 pub use dolmen_types::{
     Anchor, Cond, Credentials, Durability, Epoch, Error, Invalid, IoBuf, Key, Label, ObjectClass, ObjectType,

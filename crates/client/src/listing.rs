@@ -169,7 +169,7 @@ async fn list(
 ) -> Result<Listed> {
     let (core, from) = (object.container().core(), *anchor);
     let make = |map| ask(object, at_target, map, Verb::List(list_from(what, at, &from, page)));
-    match core.ask_target_by(way, core.read_id(), make).await? {
+    match core.read_target_by(way, object.container().gathered(), make).await? {
         Reply::Listed(listed, next) => {
             *anchor = next;
             Ok(listed)
@@ -247,7 +247,7 @@ async fn query_shard(
         let (dkey, akey) = (Key::from_slice(dkey), Key::from_slice(akey));
         ask(object, at_target, map, Verb::Query(Query { oid: object.oid(), flags, dkey, akey, at }))
     };
-    let Reply::Found(found) = core.ask_target_by(way, core.read_id(), make).await? else {
+    let Reply::Found(found) = core.read_target_by(way, object.container().gathered(), make).await? else {
         return Err(unexpected());
     };
     Ok(found.map(|found| with_given(found, flags, dkey, akey)))

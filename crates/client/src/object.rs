@@ -3,6 +3,7 @@
 use crate::at::At;
 use crate::client::{MapView, Write, unexpected};
 use crate::container::Container;
+use crate::gathered::Gathered;
 use crate::tx::Sight;
 use crate::tx::merge::{self, Seen};
 use crate::{listing, split};
@@ -93,6 +94,12 @@ impl Object {
     #[must_use]
     pub fn container(&self) -> &Container {
         &self.cont
+    }
+
+    /// The same object, whose reads of the present put leases `into` there ([`Container::gathering`]).
+    #[must_use]
+    pub fn gathering(&self, into: &Arc<Gathered>) -> Self {
+        Self { cont: self.cont.gathering(into), ..self.clone() }
     }
 
     /// Writes values under one dkey, atomically up to `limits::PAYLOAD_BYTES_MAX` an akey; more is written piece
@@ -264,9 +271,8 @@ impl Object {
         buf: &mut IoBuf,
     ) -> Result<Fetched> {
         let core = self.cont.core();
-        let answer =
-            core.ask(core.read_id(), buf, |map, buf| self.fetch_ask(map, at, dkey, cond, iods, buf))?;
-        fetched(answer, iods)
+        let ask = |map, buf| self.fetch_ask(map, at, dkey, cond, iods, buf);
+        fetched(core.ask_gathering(core.read_id(), buf, self.cont.gathered(), ask)?, iods)
     }
 
     /// What the target holds, without the writes of a transaction that has not committed.
@@ -281,7 +287,7 @@ impl Object {
     ) -> Result<Fetched> {
         let core = self.cont.core();
         let ask = |map, buf| self.fetch_ask(map, at, dkey, cond, iods, buf);
-        fetched(core.ask_with_by(way, core.read_id(), buf, ask).await?, iods)
+        fetched(core.ask_gathering_by(way, core.read_id(), buf, self.cont.gathered(), ask).await?, iods)
     }
 
     #[inline]

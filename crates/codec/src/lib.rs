@@ -15,6 +15,7 @@ pub mod bytes;
 pub mod digest;
 pub mod evictions;
 mod lanes;
+mod lease;
 pub mod lock;
 pub mod log_body;
 pub mod log_frame;
@@ -34,6 +35,7 @@ mod store;
 mod transport;
 mod way;
 
+pub use lease::{LEASE_RENEW_NS, LEASE_TERM_MS, LEASE_TERM_NS, Lease};
 pub use store::{Completion, Op, Progress, TargetStore};
 pub use transport::{Answer, Ask, Outcome, QueueId, Request, Transport};
 pub use way::{Way, give_way, now, step};

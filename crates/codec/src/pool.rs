@@ -30,6 +30,10 @@ pub enum PoolVerb<'a> {
     /// Sets, frees or tests locks on objects of a container, which an engine keeps for those who come over a socket; in process
     /// it is `NoPermission`. Answer: [`PoolReply::Lock`]; `Busy` if there are too many.
     Lock(ContNo, Box<LockAsk>),
+    /// Whoever has leases in a container is there, has taken in what was pushed to him, and gives these back, by their numbers:
+    /// at most [`IODS_MAX`](dolmen_types::limits::IODS_MAX). Kept, as locks are, by an engine for those who come over a socket.
+    /// Answer: [`PoolReply::Done`].
+    Leases(ContNo, Vec<u32>),
     /// Owner, group and access control list of the pool, as far as somebody has set them. Answer: [`PoolReply::Props`].
     Props,
     /// Sets owner, group or list of the pool. Answer: [`PoolReply::Done`].

@@ -1,5 +1,6 @@
 //! `Transport`: what a client knows of whatever serves a pool.
 
+use crate::lease::Lease;
 use crate::pool::{OpenFor, PoolReply, PoolVerb};
 use crate::verb::{Reply, Verb};
 use dolmen_types::{ContNo, Epoch, Error, Head, IoBuf, TargetNo};
@@ -70,6 +71,7 @@ impl Ask<'_> {
                     | PoolVerb::ContClose(_)
                     | PoolVerb::ContList
                     | PoolVerb::Lock(..)
+                    | PoolVerb::Leases(..)
                     | PoolVerb::ContQuery(_)
                     | PoolVerb::ContProps(..)
                     | PoolVerb::Attr(..)
@@ -122,6 +124,12 @@ pub trait Transport: Send + Sync {
 
     /// Sends a request whose outcome goes to `queue`.
     fn submit(&self, queue: QueueId, request: Request<'static>);
+
+    /// As `call`, of a read of the present: with a lease on what it has looked at, if there are any. Whoever gets one has to see
+    /// to it that whoever drives the transport looks for pushes, else it ends after its term.
+    fn call_leased(&self, request: Request<'_>) -> (Outcome, Option<Lease>) {
+        (self.call(request), None)
+    }
 
     /// Takes note of an epoch that a client has seen at another engine: transactions begin above it.
     fn saw(&self, _epoch: Epoch) {}

@@ -5,6 +5,7 @@ use crate::answered::{Answered, Fault, Outcome, Turn};
 use crate::error::{Error, Result};
 use crate::kept::{Comer, Kept};
 use crate::lease::{Alone, Lease, PartLease};
+use crate::leased::Leased;
 use crate::notes::{Notes, Verdict};
 use crate::peers::{Peers, difference};
 use crate::pools::{ERRNO_STALE, Pools};
@@ -12,6 +13,7 @@ use crate::settings::Settings;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_codec::Transport;
+use dolmen_codec::order::HashKey;
 use dolmen_codec::wire::{
     FEATURE_NOT_FIRST, PartKey, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec,
     RankInfo, SystemInfo, SystemReply, SystemVerb, Version, Welcome,
@@ -104,8 +106,9 @@ impl Daemon {
         let note: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(note);
         let told = Arc::clone(&note);
         let kept = Kept::of(&dir, move |text| told(text));
+        let leased = Leased::new(&dir, HashKey(secrets.next_u128()?.to_le_bytes()));
         let shared = Arc::new(Shared {
-            pools: Pools::new(&dir, settings.open_options(), peers, kept),
+            pools: Pools::new(&dir, settings.open_options(), peers, (kept, leased)),
             name: settings.name.clone(),
             engine: uuid_of_random(secrets.next_u128()?),
             instance: secrets.next_u128()?,
@@ -636,6 +639,11 @@ impl Shared {
         (uid, rights): (u32, Rights),
     ) -> Attachment {
         let map = pool.map().clone();
+        let own = self.pools.peers().rank();
+        let elsewhere = || match pool.is_spread() {
+            true => map.targets.iter().map(|target| target.rank != own).collect(),
+            false => Vec::new(),
+        };
         let opened = OpenedPool {
             transport,
             is_read_only,
@@ -648,6 +656,7 @@ impl Shared {
             user: None,
             holders: Arc::clone(pool.holders()),
             locks: self.pools.locked().of(entry.uuid),
+            leases: self.pools.leased().of(entry.uuid, elsewhere),
         };
         let (uuid, label, ranks) = (entry.uuid, entry.label, self.ranks());
         let evictions = self.pools.evictions(uuid);

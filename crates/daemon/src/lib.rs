@@ -15,6 +15,7 @@ mod error;
 mod evicted;
 mod kept;
 mod lease;
+mod leased;
 mod locked;
 mod notes;
 mod peers;

@@ -3,6 +3,7 @@
 use crate::evicted::Evicted;
 use crate::kept::{Comer, Kept, PoolUser};
 use crate::lease::Lease;
+use crate::leased::Leased;
 use crate::locked::Locked;
 use crate::peers::Peers;
 use core::cell::RefCell;
@@ -40,6 +41,7 @@ pub(crate) struct Pools {
     /// Guards the open pools.
     open: Mutex<BTreeMap<Uuid, Arc<Lease>>>,
     locked: Locked,
+    leased: Leased,
     kept: Arc<Kept>,
     evicted: Evicted,
     /// Whether it could be read how often pools were taken from all.
@@ -92,10 +94,16 @@ impl Drop for Alone<'_> {
 }
 
 impl Pools {
-    pub(crate) fn new(dir: &Arc<HeldDir>, options: OpenOptions, peers: Peers, kept: Kept) -> Self {
+    pub(crate) fn new(
+        dir: &Arc<HeldDir>,
+        options: OpenOptions,
+        peers: Peers,
+        (kept, leased): (Kept, Leased),
+    ) -> Self {
         let (evicted, is_sound) = Evicted::of(dir);
         Self {
             locked: Locked::new(dir),
+            leased,
             kept: Arc::new(kept),
             evicted,
             knows_evictions: is_sound,
@@ -134,6 +142,11 @@ impl Pools {
     /// The locks on objects of all pools.
     pub(crate) fn locked(&self) -> &Locked {
         &self.locked
+    }
+
+    /// The leases on what was read of all pools.
+    pub(crate) fn leased(&self) -> &Leased {
+        &self.leased
     }
 
     /// Who has what open, for the next daemon.
@@ -690,6 +703,7 @@ impl Pools {
     /// Closes all pools; the first error, with all closed nevertheless.
     pub(crate) fn close(&self) -> core::result::Result<(), dolmen_local::Error> {
         self.locked.close();
+        self.leased.close();
         let all = core::mem::take(&mut *self.open());
         let mut first = Ok(());
         for pool in all.into_values().filter_map(Arc::into_inner).filter_map(Lease::into_pool) {
@@ -805,6 +819,7 @@ impl core::fmt::Debug for Pools {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dolmen_codec::order::HashKey;
 
     /// A directory of its own, removed with the value.
     struct Scratch(PathBuf);
@@ -828,7 +843,7 @@ mod tests {
 
     fn of(dir: &Path, peers: Peers) -> Pools {
         let dir = Arc::new(HeldDir::open(dir).unwrap());
-        let kept = Kept::of(&dir, |_| ());
+        let kept = (Kept::of(&dir, |_| ()), Leased::new(&dir, HashKey([0; 16])));
         Pools::new(&dir, OpenOptions::default(), peers, kept)
     }
 

@@ -132,7 +132,15 @@ impl Rude {
         let id = RequestId { client: self.client, sequence: self.sequence };
         let head = Head { id, cred: cred(), ..Head::default() };
         let token = self.sequence;
-        Caller { version: Version::NEWEST, token, head, pool: slot, seen: Epoch::ZERO, push_acked: 0 }
+        Caller {
+            version: Version::NEWEST,
+            token,
+            head,
+            pool: slot,
+            seen: Epoch::ZERO,
+            push_acked: 0,
+            wants_lease: false,
+        }
     }
 
     /// The frame of a request, with its payload and the checksum behind that.

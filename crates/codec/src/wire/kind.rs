@@ -136,6 +136,8 @@ numbered! {
         Lock = 0x011d,
         /// [`PoolVerb::Evicted`](crate::pool::PoolVerb::Evicted).
         Evicted = 0x011e,
+        /// [`PoolVerb::Leases`](crate::pool::PoolVerb::Leases).
+        Leases = 0x0120,
         /// [`SystemVerb::Ping`](super::SystemVerb::Ping).
         Ping = 0x0201,
         /// [`SystemVerb::Query`](super::SystemVerb::Query).
@@ -175,7 +177,7 @@ impl AskKind {
     #[inline]
     pub fn since(self) -> Version {
         match self {
-            Self::Evicted | Self::PartLook => Version::Two,
+            Self::Evicted | Self::Leases | Self::PartLook => Version::Two,
             _ => Version::One,
         }
     }

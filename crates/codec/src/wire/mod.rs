@@ -58,7 +58,9 @@ pub use system_frame::{
     decode_system_reply, decode_system_request, encode_system_reply, encode_system_request,
 };
 pub use version::Version;
-pub use welcome::{FEATURE_ALONE, FEATURE_CHANGE, FEATURE_NOT_FIRST, Refusal, WELCOME_BYTES, Welcome};
+pub use welcome::{
+    FEATURE_ALONE, FEATURE_CHANGE, FEATURE_LEASES, FEATURE_NOT_FIRST, Refusal, WELCOME_BYTES, Welcome,
+};
 
 use dolmen_types::crc32c;
 

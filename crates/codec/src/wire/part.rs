@@ -140,7 +140,7 @@ mod tests {
         for (version, number) in
             [(Version::One, 0x61f4_6cdd_4c33_aa96), (Version::Two, 0x8ac4_5166_c628_4621)]
         {
-            let to = ReplyTo { version, token: 5, map_version: 1, push_seq: 0, plan: None };
+            let to = ReplyTo { version, token: 5, map_version: 1, push_seq: 0, lease: (0, 0), plan: None };
             let mut out = Vec::new();
             encode_part(&mut out, &to, &part, 4);
             assert_eq!(golden(&out), number);

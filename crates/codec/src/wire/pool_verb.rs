@@ -183,6 +183,7 @@ pub(super) fn put_pool_verb<'p>(w: &mut Gather<'_, 'p>, verb: &'p PoolVerb<'_>) 
             with(w, AskKind::Evicted, evictions)
         }
         PoolVerb::Lock(cont, ask) => with_two(w, AskKind::Lock, cont, &**ask),
+        PoolVerb::Leases(cont, given) => with_list(w, AskKind::Leases, cont, given),
         PoolVerb::Props => AskKind::PoolProps,
         PoolVerb::SetProps(props) => with(w, AskKind::PoolSetProps, props),
         PoolVerb::ContEvict(cont, whose) => with_two(w, AskKind::ContEvict, cont, whose),
@@ -238,6 +239,7 @@ pub(super) fn read_pool_verb<'p>(kind: AskKind, input: &mut Input<'_, 'p>) -> Op
         AskKind::PoolScrub => PoolVerb::Scrub,
         AskKind::PoolCheck => PoolVerb::Check,
         AskKind::Lock => PoolVerb::Lock(ContNo::read(r)?, Box::new(LockAsk::read(r)?)),
+        AskKind::Leases => PoolVerb::Leases(ContNo::read(r)?, read_list(r, IODS_MAX)?),
         AskKind::PoolProps => PoolVerb::Props,
         AskKind::PoolSetProps => PoolVerb::SetProps(Props::read(r)?),
         AskKind::ContEvict => PoolVerb::ContEvict(ContNo::read(r)?, Whose::read(r)?),

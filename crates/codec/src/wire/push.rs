@@ -1,4 +1,4 @@
-//! What a server says unasked: that something a client may have kept has changed. Nobody sends it yet.
+//! What a server says unasked: that something a client may have kept has changed.
 //!
 //! Invariants: a push has token 0, and the next number of its connection; what has not come in order is made up for by
 //! forgetting everything.
@@ -9,7 +9,7 @@ use super::{BadFrame, ReplyHeader, ReplyKind, Version};
 use crate::bytes::Reader;
 use dolmen_types::{ContNo, Epoch, Oid};
 
-/// A dkey that was written to, by its keyed hash.
+/// A dkey that is about to be written to, by its keyed hash, or 0: the lease says what it is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Invalidated {
     /// Container.

@@ -22,6 +22,9 @@ pub struct ReplyTo<'a> {
     pub map_version: u32,
     /// The last push that was queued for this client.
     pub push_seq: u64,
+    /// A lease that comes with it, by its number, or 0; and how long those of the connection hold from when it was asked, or 0
+    /// if this answer renews none.
+    pub lease: (u32, u32),
     /// Of a fetch.
     pub plan: Option<&'a FetchPlan>,
 }
@@ -68,8 +71,8 @@ pub(super) fn put_reply<T>(
         token: to.token,
         epoch,
         push_seq: to.push_seq,
-        lease: 0,
-        lease_term_ms: 0,
+        lease: to.lease.0,
+        lease_term_ms: to.lease.1,
         map_version: to.map_version,
         body_bytes,
         payload_bytes,

@@ -29,6 +29,8 @@ pub struct Caller {
     pub seen: Epoch,
     /// The last push that the client has taken in.
     pub push_acked: u64,
+    /// Whether the answer is to come with a lease.
+    pub wants_lease: bool,
 }
 
 /// What a request that came in asks.
@@ -101,7 +103,7 @@ fn seal<'p>(frame: &mut [u8], caller: &Caller, sent: Sent<'p>) -> Result<Payload
     if body.len() > FRAME_BODY_BYTES_MAX {
         return Err(too_big(body.len()));
     }
-    let Caller { version, token, head, pool, seen, push_acked } = *caller;
+    let Caller { version, token, head, pool, seen, push_acked, wants_lease } = *caller;
     let Sent { kind, target, cont, parts, payload_bytes } = sent;
     if version < kind.since() {
         return Err(Invalid::Argument.into());
@@ -120,6 +122,7 @@ fn seal<'p>(frame: &mut [u8], caller: &Caller, sent: Sent<'p>) -> Result<Payload
         payload_bytes,
         body_sum: version.body_sum(body),
         push_acked,
+        wants_lease,
     };
     *header = sealed.encode();
     Ok(parts)

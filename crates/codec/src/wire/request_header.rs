@@ -12,6 +12,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const REQUEST_HEADER_BYTES: usize = 128;
 const MAGIC: u32 = 0x5152_4c44;
 
+/// The answer is to come with a lease. Whether that is agreed on, is for who serves the connection to look at. Persistent: never
+/// renumber.
+const FLAG_LEASE: u32 = 1;
+
 /// In the place of a target: the pool's service, or the daemon itself.
 pub(super) const NO_TARGET: TargetNo = TargetNo(u16::MAX);
 
@@ -83,6 +87,8 @@ pub struct RequestHeader {
     pub body_sum: u32,
     /// The last push that the client has taken in.
     pub push_acked: u64,
+    /// Whether the answer is to come with a lease, if there may be one.
+    pub wants_lease: bool,
 }
 
 impl RequestHeader {
@@ -100,7 +106,7 @@ impl RequestHeader {
             version: self.version.number().into(),
             kind: self.kind.number().into(),
             sum: 0.into(),
-            flags: 0.into(),
+            flags: (u32::from(self.wants_lease) * FLAG_LEASE).into(),
             token: self.token.into(),
             sequence: id.sequence.into(),
             done_below: oldest.into(),
@@ -143,7 +149,8 @@ impl RequestHeader {
         let number = fields.kind.get();
         let kind = AskKind::from_number(number).filter(|kind| kind.since() <= version);
         let kind = kind.ok_or(BadFrame::Kind { number })?;
-        if fields.flags.get() != 0 || fields.token.get() == 0 {
+        let flags = fields.flags.get();
+        if flags & !FLAG_LEASE != 0 || fields.token.get() == 0 {
             return Err(BadFrame::Reserved);
         }
         let (body_bytes, body_sum) = (fields.body_bytes.get(), fields.body_sum.get());
@@ -170,6 +177,7 @@ impl RequestHeader {
             payload_bytes,
             body_sum,
             push_acked: fields.push_acked.get(),
+            wants_lease: flags & FLAG_LEASE != 0,
         })
     }
 }
@@ -216,6 +224,7 @@ mod tests {
             payload_bytes: 17,
             body_sum,
             push_acked: 18,
+            wants_lease: false,
         }
     }
 
@@ -237,6 +246,17 @@ mod tests {
     }
 
     #[test]
+    fn a_request_for_a_lease_is_another_bit_and_nothing_else() {
+        let wanted = RequestHeader { wants_lease: true, ..header(Version::Two) };
+        let bytes = wanted.encode();
+        assert_eq!(RequestHeader::decode(&bytes, Version::Two), Ok(wanted));
+        let differ = bytes.iter().zip(header(Version::Two).encode()).enumerate();
+        let mut differ = differ.filter(|(_, (a, b))| **a != *b).map(|(at, _)| at);
+        assert!(differ.all(|at| (8..13).contains(&at)), "the checksum, and the flags");
+        assert_eq!(bytes[12..16], [1, 0, 0, 0]);
+    }
+
+    #[test]
     fn a_request_header_says_what_is_wrong_with_it() {
         let refused_as = |version: Version, change: &dyn Fn(&mut Fields)| {
             let mut fields: Fields = zerocopy::transmute!(header(version).encode());
@@ -248,7 +268,9 @@ mod tests {
         assert_eq!(refused(&|f| f.magic = 1.into()), BadFrame::Magic);
         assert_eq!(refused(&|f| f.version = 3.into()), BadFrame::Version { found: 3 });
         assert_eq!(refused(&|f| f.kind = 0x7fff.into()), BadFrame::Kind { number: 0x7fff });
-        assert_eq!(refused(&|f| f.flags = 1.into()), BadFrame::Reserved);
+        for bit in 1..32 {
+            assert_eq!(refused(&|f| f.flags = (1 << bit).into()), BadFrame::Reserved);
+        }
         assert_eq!(refused(&|f| f.token = 0.into()), BadFrame::Reserved);
         assert_eq!(
             refused(&|f| f.body_bytes = u32::MAX.into()),

@@ -52,6 +52,10 @@ pub const FEATURE_ALONE: u64 = 16;
 /// ([`PoolAccess::Change`](super::PoolAccess::Change)). Who does not say it closes the connection on which that is asked.
 pub const FEATURE_CHANGE: u64 = 8;
 
+/// A feature of both sides: reads may take leases, and what has changed is pushed to who has them. Who does not say it is never
+/// pushed to, and closes the connection on which one is asked for.
+pub const FEATURE_LEASES: u64 = 32;
+
 /// Who answers, and what was agreed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Welcome {

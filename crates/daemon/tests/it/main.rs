@@ -20,6 +20,7 @@ mod given_back;
 mod hostile;
 mod idle;
 mod last;
+mod leases;
 mod left;
 mod made;
 mod parted;

@@ -232,7 +232,7 @@ fn an_engine_in_a_process_of_its_own_serves_its_rank() {
     engines.assert_sound();
 }
 
-fn container(pool: &Pool) -> Container {
+pub(crate) fn container(pool: &Pool) -> Container {
     let handle = pool.create_container(Some(Label::new("c").unwrap()), Props::default()).unwrap();
     pool.open_container(&ContName::Uuid(handle.uuid)).unwrap()
 }

@@ -154,7 +154,15 @@ impl Raw {
         self.sequence += 1;
         let id = RequestId { client: self.client, sequence: self.sequence };
         let head = Head { id, cred: self.cred, ..Head::default() };
-        Caller { version: self.version, token, head, pool: slot, seen: Epoch::ZERO, push_acked: 0 }
+        Caller {
+            version: self.version,
+            token,
+            head,
+            pool: slot,
+            seen: Epoch::ZERO,
+            push_acked: 0,
+            wants_lease: false,
+        }
     }
 
     /// Whether a checksum follows this payload.
@@ -175,7 +183,7 @@ impl Raw {
         self.framed(&caller, ask)
     }
 
-    fn framed(&self, caller: &Caller, ask: &Ask<'_>) -> Vec<u8> {
+    pub(crate) fn framed(&self, caller: &Caller, ask: &Ask<'_>) -> Vec<u8> {
         let mut frame = Vec::new();
         let parts = encode_request(&mut frame, caller, ask).unwrap();
         let payload = parts.concat();

@@ -6,7 +6,7 @@ use super::session::Opened;
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolVerb};
 use dolmen_codec::wire::{PoolConnection, SystemVerb};
-use dolmen_codec::{Ask, Outcome, QueueId, Request, Transport, Way, now};
+use dolmen_codec::{Ask, Lease, Outcome, QueueId, Request, Transport, Way, now};
 use dolmen_env::Address;
 use dolmen_types::{ContNo, Head, PropId, Result, Uuid};
 
@@ -178,6 +178,10 @@ impl Transport for Door {
             self.note_client(&request.head);
         }
         self.link.call(self.pool, request)
+    }
+
+    fn call_leased(&self, request: Request<'_>) -> (Outcome, Option<Lease>) {
+        self.link.call_leased(self.pool, request)
     }
 
     fn open_queue(&self) -> Result<QueueId> {

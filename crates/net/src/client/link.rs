@@ -14,11 +14,12 @@ mod ends;
 mod given;
 mod land;
 mod later;
+mod leases;
 mod silence;
 mod turns;
 
 use super::follow::Follower;
-use super::pending::{Decoded, Finished, Opens, Pending, Progress, Requests, Waiter};
+use super::pending::{Decoded, Finished, Opens, Pending, Progress, Requests, Waiter, Wanted};
 use super::pools::Pools;
 use super::reopen::Reopening;
 use super::session::{Attached, Handles, NO_SLOT, Session, connect, deadline_after};
@@ -39,11 +40,13 @@ use dolmen_codec::verb::Verb;
 use dolmen_codec::wire::{
     Caller, FetchPlan, PoolSlot, SystemReply, SystemVerb, encode_request, encode_system_request,
 };
-use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request};
+use dolmen_codec::{Answer, Ask, Lease, Outcome, QueueId, Request};
 use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket, yield_now};
 use dolmen_types::{Epoch, Error, Head, Invalid, IoBuf, RequestId, Result, crc32c_append};
 use given::{Reached, closed};
 use land::land;
+use leases::Leases;
+pub use leases::Pushes;
 use silence::Silence;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use turns::Turns;
@@ -151,6 +154,7 @@ pub(super) struct State {
     note: fn(&str),
     /// The engine takes connections and does not answer.
     silence: Option<Silence>,
+    leases: Leases,
 }
 
 #[derive(Default)]
@@ -206,6 +210,7 @@ impl Link {
             heard: 0,
             note: options.note,
             silence: None,
+            leases: Leases::new(options.watches),
         };
         let inner = Inner {
             rank,
@@ -370,21 +375,32 @@ impl Inner {
         now_ns.saturating_add(wait_ns)
     }
 
-    fn call(&self, pool: PoolRef, handles: Handles, mut request: Request<'_>) -> Outcome {
+    fn call(&self, pool: PoolRef, handles: Handles, request: Request<'_>) -> Outcome {
+        self.call_wanting(pool, handles, request, Wanted::No).0
+    }
+
+    fn call_wanting(
+        &self,
+        pool: PoolRef,
+        handles: Handles,
+        mut request: Request<'_>,
+        wanted: Wanted,
+    ) -> (Outcome, Option<Lease>) {
         let token = request.token;
         if self.mark.is_forked() {
-            return request.refused(self.unreachable());
+            return (request.refused(self.unreachable()), None);
         }
         let deadline_ns = self.deadline(&request.head);
         let mut state = self.lock();
         if handles != Handles::Same && state.requests.len() >= REQUESTS_MAX {
-            return request.refused(Error::Busy);
+            return (request.refused(Error::Busy), None);
         }
         if let (Handles::Evicts(cont), Some(attached)) = (handles, state.pools.of_mut(pool)) {
             attached.evicts(cont);
         }
         let plan = plan_of(&request.ask);
         let id = state.requests.begin(Waiter::Caller(pool, handles), plan, None, deadline_ns);
+        state.requests.of_mut(id).expect("begun above").lease = wanted;
         let mut has_come_back = false;
         let given_up = loop {
             if let Handles::Closes(cont) = handles {
@@ -426,7 +442,11 @@ impl Inner {
             (_, Some(error)) => Err(error),
             (_, None) => Err(self.unreachable()),
         };
-        Outcome { token, result, buf: pending.buf.or_else(|| request.ask.take_buf()) }
+        let lease = match pending.lease {
+            Wanted::Has(lease) => Some(lease),
+            Wanted::No | Wanted::Yes { .. } => None,
+        };
+        (Outcome { token, result, buf: pending.buf.or_else(|| request.ask.take_buf()) }, lease)
     }
 
     /// Asks the daemon; for a pool, if it is known how that is opened again.
@@ -824,7 +844,9 @@ impl State {
         let seen = Epoch(self.seen.load(Ordering::Relaxed));
         let Terms { version, sums_requests, .. } = self.terms();
         self.check_known(ask)?;
-        let caller = Caller { version, token: id, head: *head, pool: slot, seen, push_acked: 0 };
+        let wants_lease = self.wants_lease(id);
+        let push_acked = self.leases.handled();
+        let caller = Caller { version, token: id, head: *head, pool: slot, seen, push_acked, wants_lease };
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
         let encoded = encode_request(&mut scratch, &caller, ask);
@@ -838,6 +860,7 @@ impl State {
         });
         self.scratch = scratch;
         written?;
+        self.leases.has_acked(push_acked);
         self.note_sent(id);
         Ok(())
     }
@@ -856,6 +879,9 @@ impl State {
 
     /// Sends what queues wait for and could not be sent before.
     fn send_unsent(&mut self) {
+        if self.leases.has_news() {
+            self.send_news();
+        }
         if !self.has_unsent || self.session.is_none() || !self.output.is_empty() {
             return;
         }
@@ -907,6 +933,7 @@ impl State {
             pool: PoolSlot::SYSTEM,
             seen: Epoch::ZERO,
             push_acked: 0,
+            wants_lease: false,
         };
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
@@ -1030,6 +1057,8 @@ impl State {
 
     /// The connection is of no use any more: what was sent is to be sent again.
     fn broken(&mut self, error: &NetError) {
+        // Before the engine hears of the end.
+        self.leases.end_all();
         if self.session.take().is_some() {
             self.lost_ns = RealClock.monotonic_ns();
         }
@@ -1120,9 +1149,10 @@ impl State {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        let state = self.state.get_mut();
+        state.leases.end_all();
         if self.mark.is_forked() {
             // Its memory is mapped in the parent alone: what is at that address here is somebody else's.
-            let state = self.state.get_mut();
             core::mem::forget((state.session.take(), state.coming.take()));
         }
     }

@@ -14,7 +14,7 @@ mod slot;
 mod starter;
 
 pub use door::Door;
-pub use link::Link;
+pub use link::{Link, Pushes};
 pub use remote::Remote;
 
 use crate::error::Result;
@@ -44,6 +44,9 @@ pub struct LinkOptions {
     pub connect_timeout: Duration,
     /// Certificates for connections over a network.
     pub certs: CertsFrom,
+    /// What is pushed is not acknowledged before somebody says that it is done with ([`Link::handled`]), from the start: for who
+    /// tells others of what he reads with leases.
+    pub watches: bool,
     /// Told why a request was given up, where its error says less: that connections end under it, one after the other. It is
     /// told by whoever asks or polls, and must not use the link.
     pub note: fn(&str),
@@ -81,6 +84,7 @@ impl Default for LinkOptions {
             patience: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
             certs: CertsFrom::User,
+            watches: false,
             note: |_| (),
         }
     }

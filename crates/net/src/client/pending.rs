@@ -7,8 +7,8 @@ use super::PoolRef;
 use super::session::Handles;
 use super::slot::SlotOn;
 use crate::slots::Slots;
-use dolmen_codec::wire::{FetchPlan, FetchedPart, Gathered, PoolConnection, SystemReply, SystemVerb};
-use dolmen_codec::{Answer, Request};
+use dolmen_codec::wire::{FetchPlan, FetchedPart, Gathered, PoolConnection, Push, SystemReply, SystemVerb};
+use dolmen_codec::{Answer, Lease, Request};
 use dolmen_types::{ContNo, Head, IoBuf, Result};
 
 /// Bits of a token that are its place: a client has fewer requests under way.
@@ -63,6 +63,17 @@ pub(super) enum Given {
     Cont(PoolRef, ContNo),
 }
 
+/// Whether a request is to be answered with a lease.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    /// It is not.
+    No,
+    /// If there may be one, on something in this container; it was sent last at that time.
+    Yes { cont: ContNo, sent_ns: u64 },
+    /// It was.
+    Has(Lease),
+}
+
 /// How far a request has come.
 #[derive(Debug)]
 pub(super) enum Progress {
@@ -92,6 +103,8 @@ pub(super) enum Decoded {
     Finished(Finished),
     /// A part of an answer.
     Part(FetchedPart),
+    /// What nobody has asked for.
+    Push(Push),
 }
 
 /// One request.
@@ -113,6 +126,8 @@ pub(super) struct Pending {
     pub(super) ends: u32,
     /// How many answers had come when it was sent last.
     pub(super) heard: u64,
+    /// What it wants of leases, and has.
+    pub(super) lease: Wanted,
     /// What has come of an answer in parts, since it was sent last.
     pub(super) gathered: Gathered,
 }
@@ -148,6 +163,7 @@ impl Requests {
             sends: 0,
             ends: 0,
             heard: 0,
+            lease: Wanted::No,
             gathered: Gathered::default(),
         });
         let token =
@@ -184,6 +200,7 @@ impl Requests {
             buf: None,
             deadline_ns: u64::MAX,
             gathered: Gathered::default(),
+            lease: Wanted::No,
             ..*pending
         };
         Some(core::mem::replace(pending, left))
@@ -225,6 +242,11 @@ pub(super) fn handles_of(waiter: &Waiter) -> Option<(PoolRef, Handles)> {
             None
         }
     }
+}
+
+/// A token that no request has: its place is beyond all that there are.
+pub(super) fn token_of_nobody(number: u64) -> u64 {
+    number << PLACE_BITS | ((1 << PLACE_BITS) - 1)
 }
 
 fn place_of(token: u64) -> usize {

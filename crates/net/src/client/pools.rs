@@ -6,7 +6,7 @@ use super::session::Attached;
 use crate::slots::Slots;
 
 /// A pool as one connection knows it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct PoolRef {
     at: usize,
     /// Tells it from all others that had the place before, or have it later.

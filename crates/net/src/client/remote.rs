@@ -11,7 +11,7 @@ use core::task::Poll;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
 use dolmen_codec::wire::{FEATURE_CHANGE, PoolAccess, PoolConnection, PoolName, RankInfo, SystemVerb};
-use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport, Way, now};
+use dolmen_codec::{Answer, Ask, Lease, Outcome, QueueId, Request, Transport, Way, now};
 use dolmen_types::{ContNo, Error, Head, Label, PoolMap, Result, TargetNo};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -139,6 +139,14 @@ impl Remote {
     #[must_use]
     pub fn label(&self) -> Option<&Label> {
         self.label.as_ref()
+    }
+
+    /// The connections that it has by now: who has leases listens on each.
+    #[must_use]
+    pub fn links(&self) -> Vec<Link> {
+        let others = self.spread.iter().flat_map(|spread| &spread.others);
+        let others = others.filter_map(Other::door).map(|door| door.link().clone());
+        core::iter::once(self.home.link().clone()).chain(others).collect()
     }
 
     /// The connection to the engine with the pool's service.
@@ -481,6 +489,17 @@ impl Transport for Remote {
         let outcome = door.call(request);
         spread.saw(&outcome);
         outcome
+    }
+
+    fn call_leased(&self, request: Request<'_>) -> (Outcome, Option<Lease>) {
+        let Ask::Target(target, ..) = &request.ask else { return (self.call(request), None) };
+        let Some(spread) = &self.spread else { return self.home.call_leased(request) };
+        let at = spread.place(*target);
+        match at.map(|at| until(|| spread.reach(&self.home, at, &request.ask))) {
+            None => self.home.call_leased(request),
+            Some(Ok(door)) => door.call_leased(request),
+            Some(Err(error)) => (request.refused(error), None),
+        }
     }
 
     fn open_queue(&self) -> Result<QueueId> {

@@ -125,7 +125,7 @@ impl Session {
 
     fn caller(&self, attached: &Attached, token: u64, pool: PoolSlot) -> Caller {
         let (version, head) = (self.welcome.version, attached.head);
-        Caller { version, token, head, pool, seen: Epoch::ZERO, push_acked: 0 }
+        Caller { version, token, head, pool, seen: Epoch::ZERO, push_acked: 0, wants_lease: false }
     }
 
     /// Takes the answer to a question for a pool.

@@ -11,7 +11,8 @@ use crate::stream::Stream;
 use crate::terms::Terms;
 use crate::tls::{Certs, Identity};
 use dolmen_codec::wire::{
-    FEATURE_ALONE, FEATURE_CHANGE, FEATURE_PARTS, HELLO_BYTES, Hello, Refusal, Version, WELCOME_BYTES,
+    FEATURE_ALONE, FEATURE_CHANGE, FEATURE_LEASES, FEATURE_PARTS, HELLO_BYTES, Hello, Refusal, Version,
+    WELCOME_BYTES,
 };
 use dolmen_env::{Moved, Peer, SharedMemory, Socket, Waiter, peer_watch};
 use std::io::IoSlice;
@@ -84,6 +85,8 @@ pub(super) struct Greeted {
     pub(super) terms: Terms,
     /// It takes answers in parts.
     pub(super) takes_parts: bool,
+    /// It knows leases, and takes what is pushed.
+    pub(super) takes_leases: bool,
     pub(super) must_flush: bool,
 }
 
@@ -91,6 +94,7 @@ pub(super) struct Greeted {
 pub(super) struct Agreed {
     version: Version,
     takes_parts: bool,
+    takes_leases: bool,
 }
 
 impl Arrival {
@@ -127,7 +131,8 @@ impl Arrival {
     pub(super) fn greeted(self, agreed: &Agreed) -> Greeted {
         let Self { stream, who, must_flush, .. } = self;
         let terms = Terms::of(agreed.version, &stream);
-        Greeted { stream, who, terms, takes_parts: agreed.takes_parts, must_flush }
+        let Agreed { takes_parts, takes_leases, .. } = *agreed;
+        Greeted { stream, who, terms, takes_parts, takes_leases, must_flush }
     }
 
     /// Takes the hello, and answers it: with rings of at most `ring_bytes_max` each if they are asked for and possible. `None`
@@ -150,6 +155,7 @@ impl Arrival {
             self.say(&Refusal::VERSION.encode(), None)?;
             return Err(Error::Protocol(Violation::Version));
         };
+        let takes_leases = hello.features & FEATURE_LEASES != 0 && version >= Version::Two;
         let wanted = usize::try_from(hello.ring_bytes).unwrap_or(usize::MAX);
         let granted = match self.who.peer {
             Some(_) if wanted > 0 => wanted.clamp(ring::RING_BYTES_MIN, ring_bytes_max).next_power_of_two(),
@@ -161,6 +167,9 @@ impl Arrival {
             if takes_parts {
                 welcome.features |= FEATURE_PARTS;
             }
+            if takes_leases {
+                welcome.features |= FEATURE_LEASES;
+            }
             welcome.encode()
         };
         // Without memory, or descriptors, it goes on over the socket.
@@ -171,7 +180,7 @@ impl Arrival {
         } else {
             self.say(&welcome(0), None)?;
         }
-        Ok(Some(Agreed { version, takes_parts }))
+        Ok(Some(Agreed { version, takes_parts, takes_leases }))
     }
 
     /// The hello, once it has come.

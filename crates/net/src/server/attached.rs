@@ -6,6 +6,7 @@
 use super::OpenedPool;
 use super::holders::{Away, Holders};
 use super::kept::{User, word_of};
+use super::leases::{Leases, Place};
 use super::locks::Locks;
 use super::rights::{Need, Rights, may_open};
 use super::worker::Shared;
@@ -13,6 +14,7 @@ use dolmen_codec::evictions::Evictions;
 use dolmen_codec::lock::{LockAsk, LockReply};
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::{Answer, Ask, Transport};
+use dolmen_env::{Clock, RealClock};
 use dolmen_types::{ContNo, Error, PropId, PropValue, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +33,9 @@ pub(super) struct Attached {
     user: Option<Arc<dyn User>>,
     holders: Arc<Holders>,
     locks: Arc<Locks>,
+    pub(super) leases: Arc<Leases>,
+    /// What leases know the connection by, once it has asked for one.
+    pub(super) lease_key: Option<u64>,
     /// Who has it, as the engine knows him.
     uid: u32,
     key: u64,
@@ -85,6 +90,7 @@ impl Attached {
             user,
             holders,
             locks,
+            leases,
         } = opened;
         let key = holders.enter(uid, user.clone());
         let (seen, conts) = (holders.taken(), BTreeMap::new());
@@ -98,6 +104,8 @@ impl Attached {
             user,
             holders,
             locks,
+            leases,
+            lease_key: None,
             uid,
             key,
             seen,
@@ -166,6 +174,11 @@ impl Attached {
     /// Does what is asked of locks.
     pub(super) fn lock(&self, cont: ContNo, ask: &LockAsk, now_ns: u64) -> Result<LockReply> {
         self.locks.ask(self.uid, cont, ask, now_ns)
+    }
+
+    /// What leases know the connection by, which is at this place.
+    pub(super) fn lease_key(&mut self, place: impl FnOnce() -> Place) -> u64 {
+        *self.lease_key.get_or_insert_with(|| self.leases.enter(self.uid, place()))
     }
 
     /// Looks what was taken from it.
@@ -239,8 +252,11 @@ impl Attached {
         Some(Closing { cont, perms, away })
     }
 
-    /// Gives everything back.
-    pub(super) fn leave(self, shared: &mut Shared) {
+    /// Gives everything back. Unless the process at the other end has ended, it may believe in its leases for a term.
+    pub(super) fn leave(self, shared: &mut Shared, is_dead: bool) {
+        if let Some(key) = self.lease_key {
+            self.leases.leave(key, is_dead, RealClock.monotonic_ns());
+        }
         for (cont, count) in self.holders.leave(self.key) {
             shared.jobs.release(Arc::clone(&self.transport), cont, count);
         }
@@ -329,6 +345,7 @@ mod tests {
                 user: None,
                 holders: Arc::default(),
                 locks: Arc::new(Locks::new(false, 0, Box::new(|| true))),
+                leases: Arc::new(Leases::new(HashKey([0; 16]), false, 0, Vec::new(), Box::new(|| true))),
             },
         );
         let asked = |no| Ask::Pool(PoolVerb::SnapList(ContNo(no)));

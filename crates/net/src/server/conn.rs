@@ -4,6 +4,7 @@
 //! not listened to meanwhile; whoever comes over a Unix socket is who the kernel says, and over a network, where certificates
 //! are asked for, whom his names; what is held is given back once.
 
+mod leases;
 mod parts;
 
 use super::arrival::{Greeted, Who};
@@ -32,6 +33,7 @@ use dolmen_types::{Epoch, Error as Failure, Head, Invalid, IoBuf, limits};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use leases::Leased;
 pub(super) use parts::Parts;
 use parts::Paused;
 
@@ -101,6 +103,8 @@ pub(super) struct Conn {
     requests: Requests,
     /// It takes answers in parts.
     takes_parts: bool,
+    /// What it has of leases, and waits for.
+    leased: Leased,
     /// A request whose answer there was no room for.
     stalled: Option<Box<Stalled>>,
     /// Answers in parts whose next part waits until the peer has read more.
@@ -131,7 +135,7 @@ struct Stalled {
 impl Conn {
     /// A connection that has been greeted.
     pub(super) fn new(greeted: Greeted, serial: u64) -> Self {
-        let Greeted { stream, who, terms, takes_parts, must_flush } = greeted;
+        let Greeted { stream, who, terms, takes_parts, takes_leases, must_flush } = greeted;
         let mut requests = Requests::new();
         requests.agree(terms);
         Self {
@@ -146,6 +150,7 @@ impl Conn {
             terms,
             requests,
             takes_parts,
+            leased: Leased::new(takes_leases),
             stalled: None,
             paused: VecDeque::new(),
             is_starved: false,
@@ -187,6 +192,11 @@ impl Conn {
 
     pub(super) fn set_hot(&mut self, on: bool) {
         self.is_hot = on;
+    }
+
+    /// Whether the peer is a process of this machine that came over a Unix socket: the end of that is its doing.
+    pub(super) fn is_local(&self) -> bool {
+        self.who.peer.is_some()
     }
 
     /// For messages: who this is.
@@ -266,6 +276,7 @@ impl Conn {
             moved |= self.begin(shared, stalled)?;
         }
         moved |= self.resume(shared)?;
+        moved |= self.resume_changes(at, shared)?;
         let held_bytes = self.held.byte_count;
         self.begun_bytes = 0;
         for _ in 0..REQUESTS_A_TURN {
@@ -329,21 +340,11 @@ impl Conn {
         header: &RequestHeader,
         payload: Incoming,
     ) -> Result<()> {
-        let mut under_way = UnderWay {
-            conn: at,
-            serial: self.serial,
-            token: header.token,
-            plan: None,
-            pool: usize::MAX,
-            map_version: 0,
-            handles: Handles::Same,
-            slot: header.pool,
-            is_job: false,
-            held: core::mem::take(&mut self.arriving),
-            payload: None,
-            parts: None,
-        };
+        let mut under_way = self.under_way_of(at, header);
         self.under_way += 1;
+        if header.push_acked > 0 || header.wants_lease {
+            self.acked(header).map_err(|bad| shared.bad_frame(&under_way, bad))?;
+        }
         let mut head = header.head;
         if let Some(peer) = self.who.peer {
             (head.cred.uid, head.cred.gid) = (peer.uid, peer.gid);
@@ -382,7 +383,30 @@ impl Conn {
         if matches!(ask, Ask::Pool(_)) && header.seen != Epoch::ZERO {
             attached.transport.saw(header.seen);
         }
-        self.begin(shared, Box::new(Stalled { under_way, head, ask, room_bytes })).map(drop)
+        if header.wants_lease {
+            under_way.lease = self.take_lease(at, shared, header.pool, &ask);
+        }
+        let asked = Box::new(Stalled { under_way, head, ask, room_bytes });
+        self.begin_change(at, shared, asked)
+    }
+
+    fn under_way_of(&mut self, at: usize, header: &RequestHeader) -> UnderWay {
+        UnderWay {
+            conn: at,
+            serial: self.serial,
+            token: header.token,
+            plan: None,
+            pool: usize::MAX,
+            map_version: 0,
+            handles: Handles::Same,
+            slot: header.pool,
+            is_job: false,
+            held: core::mem::take(&mut self.arriving),
+            payload: None,
+            parts: None,
+            lease: None,
+            mark: None,
+        }
     }
 
     /// Hands a request over to its target or the service if there is room for its answer, else keeps it until there is;
@@ -406,6 +430,7 @@ impl Conn {
             if self.takes_parts
                 && let Some(parts) = Parts::of(fetch, room_bytes, head, target, cont)
             {
+                under_way.lease = None;
                 return self.begin_parts(shared, under_way, parts).map(|()| true);
             }
             let Some(buf) = shared.bufs.take(room_bytes) else {
@@ -433,7 +458,10 @@ impl Conn {
         if let PoolVerb::Lock(cont, ask) = &verb {
             let told = attached.lock(*cont, ask, RealClock.monotonic_ns());
             let result = told.map(|told| Answer::Pool(PoolReply::Lock(told)));
-            return self.answer(shared, &under_way, &result, None);
+            return self.answer(shared, &mut under_way, &result, None);
+        }
+        if let PoolVerb::Leases(_, given) = &verb {
+            return self.take_given(shared, &under_way, given);
         }
         if attached.is_part() && version == Version::One && matches!(verb, PoolVerb::ContOpen(..)) {
             // In that version parts open none, and nobody needs to have one open there.
@@ -442,7 +470,7 @@ impl Conn {
         if is_quick(&verb, attached.answers_at_once) {
             let transport = Arc::clone(&attached.transport);
             let result = transport.call(Request { token: 0, head, ask: Ask::Pool(verb) }).result;
-            return self.answer(shared, &under_way, &result, None);
+            return self.answer(shared, &mut under_way, &result, None);
         }
         under_way.is_job = true;
         self.jobs_under_way += 1;
@@ -455,7 +483,7 @@ impl Conn {
                 Some(closing) => Handles::Closes(closing),
                 None if attached.is_left(*cont) => {
                     let done = Ok(Answer::Pool(PoolReply::Done));
-                    return self.answer(shared, &under_way, &done, None);
+                    return self.answer(shared, &mut under_way, &done, None);
                 }
                 // What this connection has not opened it cannot close, nor twice while the first is under way.
                 None => return self.refuse(shared, under_way, Failure::NoHandle),
@@ -523,19 +551,20 @@ impl Conn {
         self.attached(slot).filter(|attached| Arc::ptr_eq(&attached.transport, transport))
     }
 
-    fn refuse(&mut self, shared: &mut Shared, under_way: UnderWay, error: Failure) -> Result<()> {
-        self.answer(shared, &under_way, &Err(error), None)
+    fn refuse(&mut self, shared: &mut Shared, mut under_way: UnderWay, error: Failure) -> Result<()> {
+        self.answer(shared, &mut under_way, &Err(error), None)
     }
 
     /// Sends the answer of a target or of a pool's service.
     pub(super) fn answer(
         &mut self,
         shared: &mut Shared,
-        under_way: &UnderWay,
+        under_way: &mut UnderWay,
         result: &core::result::Result<Answer, Failure>,
         buf: Option<IoBuf>,
     ) -> Result<()> {
-        let sent = self.send(shared, under_way, result, buf);
+        let lease = granted(under_way, result);
+        let sent = self.send(shared, under_way, lease, result, buf);
         self.done(shared, under_way);
         sent.and_then(|()| self.show())
     }
@@ -544,13 +573,14 @@ impl Conn {
         &mut self,
         shared: &mut Shared,
         under_way: &UnderWay,
+        lease: (u32, u32),
         result: &core::result::Result<Answer, Failure>,
         buf: Option<IoBuf>,
     ) -> Result<()> {
         let UnderWay { token, map_version, plan, .. } = under_way;
         let Terms { version, sums_replies, .. } = self.terms;
         let (token, map_version, plan) = (*token, *map_version, plan.as_ref());
-        let to = ReplyTo { version, token, map_version, push_seq: 0, plan };
+        let to = ReplyTo { version, token, map_version, push_seq: self.leased.push_seq, lease, plan };
         shared.scratch.clear();
         encode_reply(&mut shared.scratch, &to, result);
         self.output.put(&mut self.stream, &shared.scratch)?;
@@ -572,7 +602,7 @@ impl Conn {
     pub(super) fn answer_job(
         &mut self,
         shared: &mut Shared,
-        under_way: &UnderWay,
+        under_way: &mut UnderWay,
         reply: JobReply,
     ) -> Result<()> {
         match reply {
@@ -614,7 +644,8 @@ impl Conn {
     ) -> Result<()> {
         shared.scratch.clear();
         let (version, token) = (self.terms.version, under_way.token);
-        let to = ReplyTo { version, token, map_version: 0, push_seq: 0, plan: None };
+        let push_seq = self.leased.push_seq;
+        let to = ReplyTo { version, token, map_version: 0, push_seq, lease: (0, 0), plan: None };
         encode_system_reply(&mut shared.scratch, &to, reply);
         let sent = self.output.put(&mut self.stream, &shared.scratch);
         self.done(shared, under_way);
@@ -698,7 +729,8 @@ impl Conn {
     fn detach(&mut self, shared: &mut Shared, slot: PoolSlot) -> core::result::Result<(), Failure> {
         let place = usize::from(slot.0).checked_sub(1).and_then(|at| self.pools.get_mut(at));
         let attached = place.and_then(Option::take).ok_or(Failure::NotFound)?;
-        attached.leave(shared);
+        // Who says so believes in nothing there any more.
+        attached.leave(shared, true);
         Ok(())
     }
 
@@ -707,13 +739,23 @@ impl Conn {
         shared.bufs.forget(at);
         shared.bufs.release(self.arriving);
         shared.bufs.release(self.unread);
-        let waiting = self.stalled.take().into_iter().map(|stalled| stalled.under_way);
+        let waiting = self.stalled.take().into_iter().chain(self.leased.take_waiting());
+        let waiting = waiting.map(|stalled| stalled.under_way);
         for under_way in waiting.chain(self.paused.drain(..).map(|paused| paused.under_way)) {
             shared.bufs.release(under_way.held);
         }
+        let is_dead = self.leased.is_dead;
         for attached in self.pools.drain(..).flatten() {
-            attached.leave(shared);
+            attached.leave(shared, is_dead);
         }
+    }
+}
+
+/// The lease that goes with an answer, and for how long it renews the others: what is not there is leased as well.
+fn granted(under_way: &mut UnderWay, result: &core::result::Result<Answer, Failure>) -> (u32, u32) {
+    match (under_way.lease.as_mut(), result) {
+        (Some(taken), Ok(_) | Err(Failure::NotFound)) => taken.grant(RealClock.monotonic_ns()),
+        _ => (0, 0),
     }
 }
 
@@ -757,7 +799,8 @@ mod tests {
                 stream.go_over_to_rings(memory, ring_bytes, true).unwrap();
             }
             let (who, terms) = (Who::default(), Terms::default());
-            let greeted = Greeted { stream, who, terms, takes_parts: true, must_flush: false };
+            let greeted =
+                Greeted { stream, who, terms, takes_parts: true, takes_leases: true, must_flush: false };
             let mut conn = Conn::new(greeted, 1);
             let waiter = Waiter::new().unwrap();
             conn.watch(&waiter, 1, 2).unwrap();

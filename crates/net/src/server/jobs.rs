@@ -3,6 +3,7 @@
 use super::arrival::Greeted;
 use super::attached::Asker;
 use super::kept::{self, OnItsWay};
+use super::leases::Notice;
 use super::post::Post;
 use super::{Attachment, Caller, System, or_end};
 use crate::error::Result;
@@ -103,6 +104,10 @@ pub(super) enum Mail {
     Done(Done),
     /// A connection that is new.
     Came(Box<Greeted>),
+    /// What one of its connections has read does not hold any more.
+    Void(Box<Notice>),
+    /// Leases are gone that a change of one of its connections has waited for.
+    Free { at: usize, serial: u64, wait: u64 },
 }
 
 /// Where that is put.

@@ -10,6 +10,7 @@ mod door;
 mod holders;
 mod jobs;
 mod kept;
+mod leases;
 mod locks;
 mod post;
 mod rights;
@@ -29,6 +30,7 @@ use door::{Door, Grave};
 pub use holders::Holders;
 use jobs::{Jobs, Mailbox};
 pub use kept::User;
+pub use leases::Leases;
 pub use locks::{Locks, Note};
 pub use rights::{Principal, Rights, on_pool};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -107,6 +109,8 @@ pub struct OpenedPool {
     pub holders: Arc<Holders>,
     /// Locks on its objects; the same for all connections, whoever opens the pool how often.
     pub locks: Arc<Locks>,
+    /// Leases on what was read of it; the same for all connections.
+    pub leases: Arc<Leases>,
 }
 
 /// Limits of a server.

@@ -9,7 +9,7 @@ use dolmen_env::Bell;
 use std::sync::{Mutex, PoisonError};
 
 pub(super) struct Post<T> {
-    /// Guards the letters; taken alone, for a few instructions.
+    /// Guards the letters; taken last, for a few instructions.
     letters: Mutex<Vec<T>>,
     has_mail: AtomicBool,
     /// The owner sleeps, or is about to, and nobody has called it yet.

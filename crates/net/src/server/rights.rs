@@ -87,6 +87,7 @@ fn of_pool(verb: &PoolVerb<'_>) -> Need {
         PoolVerb::Props => Need::Pool(perm::READ | perm::GET_PROP | perm::GET_ACL),
         PoolVerb::SetProps(props) => Need::Pool(of_pool_props(props)),
         PoolVerb::ContCreate { .. } => Need::Pool(perm::CREATE | perm::WRITE),
+        PoolVerb::Leases(cont, _) => read(*cont),
         PoolVerb::Lock(cont, _) => Need::Cont(*cont, perm::READ | perm::WRITE, 0),
         PoolVerb::ContQuery(cont) => Need::Cont(*cont, perm::READ | perm::GET_PROP, 0),
         PoolVerb::ContProps(cont, ids) => {

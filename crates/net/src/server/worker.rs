@@ -12,6 +12,7 @@ use super::bufs::{Bufs, Held};
 use super::conn::{Conn, Handles, Parts, Step};
 use super::door::{Grave, Remains};
 use super::jobs::{Done, Job, JobReply, Jobs, Mail, Mailbox};
+use super::leases::{Mark, Notice, Place, Taken};
 use crate::aside::Aside;
 use crate::error::{Error, Result};
 use crate::input::bad_frame;
@@ -69,6 +70,10 @@ pub(super) struct UnderWay {
     pub(super) payload: Option<Arc<Incoming>>,
     /// A long fetch is answered in parts.
     pub(super) parts: Option<Box<Parts>>,
+    /// A read that is answered with a lease, if that is not taken back before.
+    pub(super) lease: Option<Box<Taken>>,
+    /// A change, until it is answered.
+    pub(super) mark: Option<Mark>,
 }
 
 /// A pool that connections of this thread use.
@@ -90,6 +95,8 @@ pub(super) struct Shared {
     pub(super) scratch: Vec<u8>,
     /// The processor that the thread runs on, or did a moment ago.
     pub(super) cpu: usize,
+    /// When a change that waits for leases goes on at the latest.
+    pub(super) free_ns: Option<u64>,
 }
 
 /// What a request has led to.
@@ -135,6 +142,7 @@ impl Worker {
             mailbox,
             scratch: Vec::new(),
             cpu: current_cpu(),
+            free_ns: None,
         };
         Ok(Self {
             waiter,
@@ -212,14 +220,36 @@ impl Worker {
             match stepped {
                 Ok(Step::Moved) => moved = true,
                 Ok(Step::Still) => {}
-                Err(error) => self.end(at, error),
+                Err(error) => self.lose(at, error),
             }
         }
         self.first = late.unwrap_or(first);
         moved |= self.take_mail();
         moved |= self.collect();
         self.feed();
-        moved
+        moved | self.free_overdue()
+    }
+
+    /// Lets changes go on that have waited for leases for as long as those can hold; whether there are any, which begin in the next
+    /// turn.
+    fn free_overdue(&mut self) -> bool {
+        let Some(free_ns) = self.shared.free_ns else { return false };
+        let now_ns = RealClock.monotonic_ns();
+        if now_ns < free_ns {
+            return false;
+        }
+        let (mut next_ns, mut any) = (None, false);
+        for at in self.conns.keys() {
+            let Some(conn) = self.conns.of_mut(at) else { continue };
+            let (is_free, at_ns) = conn.free_overdue(now_ns);
+            next_ns = next_ns.into_iter().chain(at_ns).min();
+            if is_free {
+                any = true;
+                self.heat(at);
+            }
+        }
+        self.shared.free_ns = next_ns;
+        any
     }
 
     /// Sends what targets have finished.
@@ -248,9 +278,29 @@ impl Worker {
             match mail {
                 Mail::Done(Done { key, reply }) => self.answer(key, Given::Job(reply)),
                 Mail::Came(greeted) => self.take_connection(*greeted),
+                Mail::Void(notice) => self.tell_void(&notice),
+                Mail::Free { at, serial, wait } => {
+                    let conn = self.conns.of_mut(at).filter(|conn| conn.serial() == serial);
+                    if conn.is_some_and(|conn| conn.free(wait)) {
+                        self.heat(at);
+                    }
+                }
             }
         }
         moved
+    }
+
+    /// Tells a connection that it has no lease any more, if it is still there.
+    fn tell_void(&mut self, notice: &Notice) {
+        let Place { at, serial, .. } = notice.place;
+        let is_there = self.conns.of(at).is_some_and(|conn| conn.serial() == serial);
+        let Some(mut conn) = is_there.then(|| self.conns.lift(at)).flatten() else { return };
+        let told = conn.tell_void(&mut self.shared, notice);
+        self.conns.put_back(at, conn);
+        self.heat(at);
+        if let Err(error) = told {
+            self.end(at, error);
+        }
     }
 
     /// Gives an answer to the connection that it belongs to, if that is still there.
@@ -264,7 +314,7 @@ impl Worker {
             (_, reply) => reply,
         };
         let is_last = matches!(&reply, Given::Job(JobReply::System(Ok(attachment))) if attachment.is_last);
-        self.hand_over(&under_way, reply, is_last);
+        self.hand_over(&mut under_way, reply, is_last);
         if is_last {
             self.shared.system.end();
         }
@@ -292,7 +342,7 @@ impl Worker {
         }
     }
 
-    fn hand_over(&mut self, under_way: &UnderWay, reply: Given, is_last: bool) {
+    fn hand_over(&mut self, under_way: &mut UnderWay, reply: Given, is_last: bool) {
         let at = under_way.conn;
         let is_there = self.conns.of(at).is_some_and(|conn| conn.serial() == under_way.serial);
         let Some(mut conn) = is_there.then(|| self.conns.lift(at)).flatten() else {
@@ -326,7 +376,7 @@ impl Worker {
             match rested {
                 Ok(true) => index += 1,
                 Ok(false) => drop(self.hot.swap_remove(index)),
-                Err(error) => self.end(at, error),
+                Err(error) => self.lose(at, error),
             }
         }
         let begun_ns = RealClock.monotonic_ns();
@@ -349,7 +399,9 @@ impl Worker {
         if device_works {
             return Some(DEVICE_REST);
         }
-        self.shared.bufs.is_used().then_some(Duration::from_nanos(KEEP_NS))
+        let kept_ns = self.shared.bufs.is_used().then_some(KEEP_NS);
+        let free_ns = self.shared.free_ns.map(|at_ns| at_ns.saturating_sub(RealClock.monotonic_ns()));
+        kept_ns.into_iter().chain(free_ns).min().map(Duration::from_nanos)
     }
 
     /// Looks at a connection in every turn from now on.
@@ -394,7 +446,11 @@ impl Worker {
         for ready in ready.drain(..) {
             match ready.token {
                 BELL_TOKEN => self.shared.mailbox.post().bell().still(),
-                token if token & PEER_TOKEN != 0 => self.end(index_of(token ^ PEER_TOKEN), Error::Ended),
+                token if token & PEER_TOKEN != 0 => {
+                    let at = index_of(token ^ PEER_TOKEN);
+                    self.conns.of_mut(at).into_iter().for_each(Conn::has_died);
+                    self.end(at, Error::Ended);
+                }
                 token => self.warm(index_of(token), ready.is_gone),
             }
         }
@@ -407,7 +463,7 @@ impl Worker {
         let woken = conn.wake(is_gone);
         self.heat(at);
         if let Err(error) = woken {
-            self.end(at, error);
+            self.lose(at, error);
         }
     }
 
@@ -421,6 +477,16 @@ impl Worker {
             Ok(()) => self.heat(at),
             Err(error) => self.end(at, error),
         }
+    }
+
+    /// A connection is of no use any more.
+    fn lose(&mut self, at: usize, error: Error) {
+        if error == Error::Ended
+            && let Some(conn) = self.conns.of_mut(at).filter(|conn| conn.is_local())
+        {
+            conn.has_died();
+        }
+        self.end(at, error);
     }
 
     /// Frees everything that a connection has held, and has it closed.
@@ -437,6 +503,11 @@ impl Worker {
 }
 
 impl Shared {
+    /// Where a connection of this thread is.
+    pub(super) fn place(&self, at: usize, serial: u64) -> Place {
+        Place { mailbox: Arc::clone(&self.mailbox), at, serial }
+    }
+
     /// Submits a request to a target; its answer comes by the pool's queue.
     pub(super) fn submit(&mut self, under_way: UnderWay, head: Head, ask: Ask<'static>) {
         let pool = under_way.pool;

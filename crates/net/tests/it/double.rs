@@ -101,7 +101,8 @@ fn push(stream: &mut Stream, mut bytes: &[u8]) -> bool {
 fn answer(header: &RequestHeader) -> (Vec<u8>, &'static [u8]) {
     let plan = FetchPlan::of(&fetch());
     let (version, mut frame) = (Version::NEWEST, Vec::new());
-    let mut to = ReplyTo { version, token: header.token, map_version: 1, push_seq: 0, plan: None };
+    let mut to =
+        ReplyTo { version, token: header.token, map_version: 1, push_seq: 0, lease: (0, 0), plan: None };
     let reply = match header.kind {
         AskKind::Fetch => {
             to.plan = Some(&plan);

@@ -9,7 +9,7 @@ use dolmen_codec::wire::{PoolAccess, PoolName, SystemReply, SystemVerb, Version,
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
 use dolmen_env::{Address, Listener};
 use dolmen_net::client::{Door, Link, LinkOptions};
-use dolmen_net::server::{Attachment, Caller, Locks, OpenedPool, Options, Rights, Server, System};
+use dolmen_net::server::{Attachment, Caller, Leases, Locks, OpenedPool, Options, Rights, Server, System};
 use dolmen_types::{
     Cond, ContNo, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Props, Recx, Result,
     TargetNo, Uuid,
@@ -128,6 +128,7 @@ impl System for Serving {
             user: None,
             holders: Arc::default(),
             locks: Arc::new(Locks::new(false, 0, Box::new(|| true))),
+            leases: Arc::new(Leases::new(HashKey([7; 16]), false, 0, Vec::new(), Box::new(|| true))),
         };
         let reply = SystemReply::Connected(Box::new(pool_connection()));
         Ok(Attachment { reply, pool: Some(pool), is_last: false })

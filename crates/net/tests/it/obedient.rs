@@ -227,8 +227,14 @@ fn answer_next(shared: &Shared, stream: &mut UnixStream, at: usize) -> Option<()
     let header = RequestHeader::decode(&head, Version::NEWEST).unwrap();
     let mut body = vec![0; header.body_bytes as usize];
     stream.read_exact(&mut body).ok()?;
-    let to =
-        ReplyTo { version: Version::NEWEST, token: header.token, map_version: 0, push_seq: 0, plan: None };
+    let to = ReplyTo {
+        version: Version::NEWEST,
+        token: header.token,
+        map_version: 0,
+        push_seq: 0,
+        lease: (0, 0),
+        plan: None,
+    };
     let is_early = header.payload_bytes > 0 && shared.takes_spite(Spite::Early);
     if is_early {
         let mut frame = Vec::new();

@@ -310,6 +310,7 @@ pub(super) fn pool_verb() -> impl Strategy<Value = PoolVerb<'static>> {
             .prop_map(|(cont, evictions, by)| PoolVerb::Evicted { cont, evictions, by }),
         1 => (vec(cont(), 0..5), epoch()).prop_map(|(closed, now)| PoolVerb::Admit { closed, now }),
         1 => proptest::strategy::Just(()).prop_map(|()| PoolVerb::Props),
+        1 => (cont(), vec(any::<u32>(), 0..5)).prop_map(|(cont, given)| PoolVerb::Leases(cont, given)),
         2 => (cont(), lock_ask()).prop_map(|(cont, ask)| PoolVerb::Lock(cont, Box::new(ask))),
         1 => props().prop_map(PoolVerb::SetProps),
         1 => (cont(), any::<bool>()).prop_map(|(cont, is_all)| {

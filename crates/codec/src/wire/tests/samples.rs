@@ -147,6 +147,7 @@ fn pool_verbs() -> Vec<PoolVerb<'static>> {
         PoolVerb::SetProps(Props::from([(PropId::PO_OWNER, PropValue::Text("ann@".to_owned()))])),
         PoolVerb::Lock(cont, Box::new(lock())),
         PoolVerb::Evicted { cont, evictions: vec![1, 2, 3], by: 4 << 90 },
+        PoolVerb::Leases(cont, vec![1, u32::MAX]),
     ]
 }
 
@@ -415,6 +416,7 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, [u64; 2])] = &[
     (AskKind::PoolSetProps, [0x7c39_8306_4a44_2a7d, 0x65c1_30ac_96eb_3aae]),
     (AskKind::Lock, [0x8362_9775_fd7a_25ff, 0xcfee_5f83_4667_bd95]),
     (AskKind::Evicted, [0, 0x3949_7d3a_5215_368a]),
+    (AskKind::Leases, [0, 0x3890_81ba_cf5e_175b]),
     (AskKind::Ping, [0xf0fb_45d9_d088_e047, 0x1c96_7afd_d799_741b]),
     (AskKind::SystemQuery, [0x7bc2_176f_f361_e8db, 0x141c_294a_e2a6_26f7]),
     (AskKind::PoolList, [0xa593_dce7_aa20_77ef, 0x348a_eb6c_c528_c15b]),

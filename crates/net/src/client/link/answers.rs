@@ -16,7 +16,13 @@ impl State {
     pub(super) fn settle(&mut self, header: &ReplyHeader, buf: IoBuf) {
         self.spin.moved();
         self.end_silence();
-        let Some(decoded) = self.decoded.take() else { return };
+        let Some(decoded) = self.decoded.take() else { return self.renewed(header) };
+        if let Decoded::Push(push) = &decoded {
+            return self.leases.take_push(push);
+        }
+        if header.lease > 0 {
+            self.granted(header);
+        }
         let Some(pending) = self.requests.of_mut(header.token) else { return };
         if pending.plan.is_some() && pending.buf.is_none() {
             pending.buf = Some(buf);
@@ -30,6 +36,7 @@ impl State {
                     self.finish(header.token, Finished::Pool(Ok(Answer::Target(fetched))));
                 }
             }
+            Decoded::Push(_) => {}
         }
     }
 

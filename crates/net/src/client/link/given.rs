@@ -214,6 +214,8 @@ impl State {
     /// Takes a pool away, and gives it back if it is open on this connection.
     pub(super) fn leave(&mut self, pool: PoolRef) -> Option<u64> {
         let Attached { slot, head, .. } = self.pools.remove(pool)?;
+        // Before it is said that it is left: from then on nobody waits for who has had leases there.
+        self.leases.end_pool(pool);
         self.give_back(slot?, head)
     }
 

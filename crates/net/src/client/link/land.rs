@@ -11,7 +11,7 @@ use core::ops::Range;
 use dolmen_codec::Answer;
 use dolmen_codec::verb::Reply;
 use dolmen_codec::wire::{
-    FetchedPart, ReplyHeader, ReplyKind, decode_part, decode_reply, decode_system_reply,
+    FetchedPart, Push, ReplyHeader, ReplyKind, decode_part, decode_reply, decode_system_reply,
 };
 use dolmen_types::IoBuf;
 
@@ -25,6 +25,10 @@ pub(super) fn land(
     header: &ReplyHeader,
     body: &[u8],
 ) -> NetResult<Landing> {
+    if header.token == 0 && is_push(header.kind) {
+        *decoded = Some(Decoded::Push(Push::decode(header, body).map_err(bad_frame)?));
+        return Ok(Landing::default());
+    }
     // Nobody waits for it any more.
     let Some(pending) = requests.of_mut(header.token) else {
         return Ok(nowhere(header.payload_bytes as usize));
@@ -57,6 +61,10 @@ pub(super) fn land(
     };
     *decoded = Some(Decoded::Finished(Finished::Pool(result)));
     Ok(landing)
+}
+
+fn is_push(kind: ReplyKind) -> bool {
+    matches!(kind, ReplyKind::Invalidate | ReplyKind::RevokeAll | ReplyKind::MapChanged)
 }
 
 /// Where a payload goes that nobody wants: over itself, whatever length the other side says.
@@ -101,11 +109,11 @@ mod tests {
     use crate::client::slot::{SessionNo, SlotOn};
     use dolmen_codec::verb::{Fetch, FetchIod, FetchedIod, ReadAt, Want};
     use dolmen_codec::wire::{
-        FetchPlan, PoolAccess, PoolName, PoolSlot, REPLY_HEADER_BYTES, ReplyTo, SystemVerb, Version,
+        FetchPlan, PoolAccess, PoolName, PoolSlot, Pushed, REPLY_HEADER_BYTES, ReplyTo, SystemVerb, Version,
         encode_reply,
     };
     use dolmen_types::limits::FRAME_PAYLOAD_BYTES_MAX;
-    use dolmen_types::{Cond, Head, Key, ObjectClass, ObjectType, Oid, Uuid};
+    use dolmen_types::{Cond, Epoch, Head, Key, ObjectClass, ObjectType, Oid, Uuid};
 
     const LEN: usize = 64;
 
@@ -128,13 +136,37 @@ mod tests {
     /// Header and body of an answer that has found all that was asked for.
     fn answer(token: u64) -> (ReplyHeader, Vec<u8>) {
         let (plan, mut frame) = (plan(), Vec::new());
-        let to = ReplyTo { version: Version::Two, token, map_version: 0, push_seq: 0, plan: Some(&plan) };
+        let to = ReplyTo {
+            version: Version::Two,
+            token,
+            map_version: 0,
+            push_seq: 0,
+            lease: (0, 0),
+            plan: Some(&plan),
+        };
         let found = FetchedIod { size_bytes: LEN as u64, ..FetchedIod::default() };
         let fetched = Answer::Target(Reply::Fetched([found].into_iter().collect()));
         encode_reply(&mut frame, &to, &Ok(fetched));
         let body = frame.split_off(REPLY_HEADER_BYTES);
         let header = ReplyHeader::decode(frame.as_slice().try_into().unwrap(), Version::Two).unwrap();
         (header, body)
+    }
+
+    #[test]
+    fn a_push_answers_nothing_and_what_is_none_has_no_token_of_one() {
+        let push =
+            Push { what: Pushed::RevokeAll, lease: 0, epoch: Epoch::ZERO, push_seq: 1, map_version: 0 };
+        let mut frame = Vec::new();
+        push.encode(&mut frame, Version::Two);
+        let header = ReplyHeader::decode(frame.first_chunk().unwrap(), Version::Two).unwrap();
+        let mut decoded = None;
+        land(&mut Requests::default(), &mut decoded, &header, &[]).unwrap();
+        assert!(matches!(decoded, Some(Decoded::Push(found)) if found == push));
+        // As clients take it that know no pushes.
+        let (header, body) = answer(0);
+        let mut decoded = None;
+        land(&mut Requests::default(), &mut decoded, &header, &body).unwrap();
+        assert!(decoded.is_none());
     }
 
     #[test]

@@ -147,13 +147,13 @@ impl Conn {
     pub(in crate::server) fn take_part(
         &mut self,
         shared: &mut Shared,
-        under_way: UnderWay,
+        mut under_way: UnderWay,
         mut parts: Box<Parts>,
         result: core::result::Result<Answer, Failure>,
         buf: Option<IoBuf>,
     ) -> Result<()> {
         if self.has_left(&under_way) {
-            return self.answer(shared, &under_way, &Err(Failure::NoHandle), buf);
+            return self.answer(shared, &mut under_way, &Err(Failure::NoHandle), buf);
         }
         match (parts.part, result) {
             (None, Ok(Answer::Target(Reply::Written(epoch)))) if epoch != Epoch::ZERO => {
@@ -176,7 +176,7 @@ impl Conn {
                 self.resume(shared).map(drop)
             }
             (Some(_), Err(error)) if !parts.is_first() && !matches!(error, Failure::EpochGone { .. }) => {
-                self.answer(shared, &under_way, &Err(error), buf)
+                self.answer(shared, &mut under_way, &Err(error), buf)
             }
             // There is little, or something is wrong: in one piece, as it is now, with the hints that only such an answer has.
             _ => {
@@ -202,7 +202,14 @@ impl Conn {
         let places = plan.parts(fetched_list).zip(buf);
         let payload_bytes = plan.filled_bytes(fetched_list).unwrap_or(0);
         let Terms { version, sums_replies, .. } = self.terms;
-        let to = ReplyTo { version, token: *token, map_version: *map_version, push_seq: 0, plan: None };
+        let to = ReplyTo {
+            version,
+            token: *token,
+            map_version: *map_version,
+            push_seq: self.leased.push_seq,
+            lease: (0, 0),
+            plan: None,
+        };
         shared.scratch.clear();
         encode_part(&mut shared.scratch, &to, &FetchedPart { recx, fetched: fetched.clone() }, payload_bytes);
         self.output.put(&mut self.stream, &shared.scratch)?;
