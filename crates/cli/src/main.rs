@@ -14,6 +14,7 @@ mod cont;
 mod diff;
 mod failure;
 mod fs;
+mod heard;
 mod inspect;
 mod interrupt;
 mod mount;

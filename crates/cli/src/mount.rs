@@ -1,6 +1,7 @@
 //! `dolmen mount` and `dolmen unmount`: the files of a container as a directory of the system.
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::heard::Listeners;
 use crate::interrupt;
 use crate::output::{self, Answer};
 use crate::path::shown_outside;
@@ -219,7 +220,8 @@ fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
     };
     let timeout = Duration::from_secs(args.cache_timeout);
     let locks = if pool.local().is_some() { None } else { Some(place::random_uuid()?) };
-    let options = Options { caching, timeout, locks, threads: usize::from(args.threads) };
+    let leases = args.snapshot.is_none() && pool.remote().is_some_and(|remote| remote.link().has_leases());
+    let options = Options { caching, timeout, leases, locks, threads: usize::from(args.threads) };
     let about = format!("pid {}\n{}\n{}", std::process::id(), source(args), reachable(args, &pool, &view)?);
     let shown = shown_outside(&args.dir);
     let fs = Fs::new(dfs, options, &about, move |note| {
@@ -338,7 +340,11 @@ fn serve(args: &Mount, as_json: bool) -> Outcome<Answer> {
     }
     dolmen_env::notify_ready();
     let mut is_told = false;
+    let mut listeners = pool.remote().map(|remote| Listeners::new(remote, &session));
     while !session.is_ended() {
+        if let Some(listeners) = &mut listeners {
+            listeners.look()?;
+        }
         if stop.load(Ordering::Relaxed) && !is_told {
             is_told = true;
             // Whoever uses it goes on; nobody else comes in.
@@ -350,6 +356,7 @@ fn serve(args: &Mount, as_json: bool) -> Outcome<Answer> {
     while !session.is_over() && RealClock.monotonic_ns() < end_ns {
         std::thread::park_timeout(REST);
     }
+    drop(listeners);
     let json = json!({ "pid": pid });
     let Some(fs) = session.finish() else { return Ok(Answer::new("", json)) };
     let synced = fs.sync();

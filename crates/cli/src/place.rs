@@ -13,7 +13,7 @@ use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_dfs::{Dfs, MountOptions};
 use dolmen_env::{Address, Clock, RealClock};
 use dolmen_local::{LocalPool, OpenOptions, PoolEntry, Upkeep};
-use dolmen_net::client::{Link, LinkOptions, reach};
+use dolmen_net::client::{Link, LinkOptions, Remote, reach};
 use dolmen_types::{Credentials, Epoch, Head, Label, Uuid};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -87,6 +87,8 @@ pub(crate) struct Session {
     pub(crate) pool: Pool,
     /// The pool itself, unless a daemon has it.
     local: Option<Arc<LocalPool>>,
+    /// The way to the engines, of who has the pool for long.
+    remote: Option<Arc<Remote>>,
     dir: PathBuf,
 }
 
@@ -245,7 +247,7 @@ fn open_here(arg: &PoolArg, options: &OpenOptions, lasts: Option<Duration>) -> O
     let local = Arc::new(opened.doing(doing)?);
     let options = Options::like(&head()?).doing(doing)?;
     let pool = Pool::connect_with(Arc::clone(&local) as _, options).doing(doing)?;
-    Ok(Session { pool, local: Some(local), dir })
+    Ok(Session { pool, local: Some(local), remote: None, dir })
 }
 
 /// Where a pool was looked for that is not a directory.
@@ -270,7 +272,8 @@ struct Served {
 pub(crate) fn link_options(lasts: Option<Duration>) -> LinkOptions {
     let usual = LinkOptions::default();
     let note = |said: &str| dolmen_env::say(&format!("dolmen: {said}"));
-    LinkOptions { patience: lasts.unwrap_or(usual.patience), note, ..usual }
+    // Who has a pool for long tells others of what he reads there.
+    LinkOptions { patience: lasts.unwrap_or(usual.patience), watches: lasts.is_some(), note, ..usual }
 }
 
 impl Served {
@@ -317,13 +320,14 @@ impl Served {
         let head = head()?;
         let remote = reach::pool(&self.link, &head, self.name, access)
             .map_err(|error| of_served(Failure::from(error).by_file_in(&dir), &dir))?;
-        let pool = match self.lasts {
-            true => Pool::connect_with(Arc::new(remote), Options::like(&head)?),
-            false => {
-                Pool::connect_with(Arc::new(Patient::new(remote, shown_outside(&dir))), Options::like(&head)?)
-            }
-        }?;
-        Ok(Session { pool, local: None, dir })
+        let options = Options::like(&head)?;
+        if self.lasts {
+            let remote = Arc::new(remote);
+            let pool = Pool::connect_with(Arc::clone(&remote) as _, options)?;
+            return Ok(Session { pool, local: None, remote: Some(remote), dir });
+        }
+        let pool = Pool::connect_with(Arc::new(Patient::new(remote, shown_outside(&dir))), options)?;
+        Ok(Session { pool, local: None, remote: None, dir })
     }
 }
 
@@ -449,6 +453,11 @@ impl Session {
         self.local.as_deref()
     }
 
+    /// The way to the engines, if a daemon has the pool and this is for long.
+    pub(crate) fn remote(&self) -> Option<&Arc<Remote>> {
+        self.remote.as_ref()
+    }
+
     /// Mounts the file system of a container, which others may change as well if a daemon has the pool.
     pub(crate) fn files(&self, cont: &Container, name: &str, read_only: bool) -> Outcome<Dfs> {
         mounted(cont, name, &self.mount_options(read_only))
@@ -483,7 +492,8 @@ impl Session {
 
     /// Closes the pool; an error here means that the last checkpoint could not be written.
     pub(crate) fn close(self) -> Outcome<()> {
-        let Self { pool, local, dir } = self;
+        let Self { pool, local, remote, dir } = self;
+        drop(remote);
         drop(pool);
         match local.and_then(Arc::into_inner) {
             Some(local) => local.close().doing(|| format!("close pool {}", shown_outside(&dir))),

@@ -20,12 +20,10 @@
 //! | unlink in a shared mount | 1 transaction: its begin, 1 fetch, its commit; rmdir also 1 list |
 //! | write in a shared mount | 1 transaction for each chunk touched; if it is relaxed, 1 update |
 //!
-//! The size of a file is that of its last record, as the layout wants it: nothing is written twice, and
-//! writers of different parts never meet. New files are on all targets unless directory, container or the open
+//! The size of a file is that of its last record, as the layout wants it: nothing is written twice, and writers of different parts never meet. New files are on all targets unless directory, container or the open
 //! ask for less, so that one file has the speed of all and no target is full before the others; what is put whole
 //! is one shard, and so is all that a container for many small files holds (`file_class` S1): then the query asks one
-//! target. A size in the inode record would make stat one request but every growing write two, and readers of other
-//! programs would not keep it.
+//! target. A size in the inode record would make stat one request but every growing write two, and readers of other programs would not keep it.
 //!
 //! # What it promises
 //! Each row is proved by the test named, in `tests/it/cases`.
@@ -83,8 +81,7 @@
 //! where they were), and nothing is cached. A new entry is written at once; then its directory is looked at, at the
 //! entry's epoch: it was there, and no removal that has not seen the entry can still be committed, or the entry is
 //! taken back. Only a crash between the two, while the directory is removed, leaves an entry that nothing leads to. A file that another mount unlinks while it is open here is freed
-//! there: reads that then find nothing, and all changes, fail with `Stale`, and so they do when another mount
-//! has moved it; who opens the path again goes on. A mount that is also `relaxed` looks for that when it records the
+//! there: reads that then find nothing, and all changes, fail with `Stale`, and so they do when another mount has moved it; who opens the path again goes on. A mount that is also `relaxed` looks for that when it records the
 //! time of a write, which is once a second, not at each one: what it writes to a file that is gone lies there until a check frees it.
 //!
 //! # Hard links
@@ -116,6 +113,7 @@ mod error;
 mod event;
 mod file;
 pub mod layout;
+mod leased;
 mod list;
 mod located;
 mod locks;
@@ -136,11 +134,13 @@ pub use access::{Cred, Rights};
 pub use attr::{SetAttrs, SetTime, Stat, XattrCond};
 pub use check::{BadEntry, BadLinks, CheckReport};
 pub use dir::{Dir, OpenOptions, WHOLE_BYTES_MAX, check_name};
+pub use dolmen_client::{Lease, Leased};
 pub use error::{Error, Result, What, errno};
 pub use file::{File, FilePlace, Piece};
 pub use layout::device_no::DeviceNo;
 pub use layout::inode::{FileKind, Time};
 pub use layout::superblock::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
+pub use leased::leased;
 pub use list::{Cookie, Entry, Found, Names};
 pub use located::{ForNewEntries, KnownFile, Located, Opened};
 pub use locks::{LockOwner, Locked, Locks, lock};

@@ -4,6 +4,7 @@ use crate::error::{Error, Result, What};
 use crate::file::File;
 use crate::layout::FILE_BYTES_MAX;
 use crate::layout::inode::{FileKind, Inode, Time};
+use crate::leased::without_leases;
 use crate::mount::Mount;
 use crate::node::{Node, State};
 use dolmen_types::{Error as StoreError, TargetNo};
@@ -101,7 +102,9 @@ impl Mount {
         if let Some(blocks) = node.and_then(|node| node.blocks_at(state)) {
             return Ok(blocks);
         }
-        let stored = self.stored_bytes(inode.oid, inode.chunk_bytes, size_bytes, CHUNKS_EXACT_MAX)?;
+        // The size was asked for before, of the object as a whole: nothing here changes without that.
+        let stored =
+            without_leases(|| self.stored_bytes(inode.oid, inode.chunk_bytes, size_bytes, CHUNKS_EXACT_MAX))?;
         let blocks = stored.div_ceil(BLOCK_BYTES);
         if let Some(node) = node {
             node.keep_blocks(state, blocks);

@@ -10,6 +10,7 @@ use crate::layout::{
     self, AKEY_ATIME, AKEY_INODE, AKEY_LINKS, AKEY_RDEV, AKEY_SLINK, AKEY_XATTR_PREFIX, DKEY_COMPANION,
     PATH_BYTES_MAX, XATTR_COST_BYTES, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX,
 };
+use crate::leased::gathering;
 use crate::mount::Mount;
 use crate::node::Slot;
 use core::cell::Cell;
@@ -109,7 +110,7 @@ fn inode_of(
 
 impl Mount {
     pub(crate) fn object(&self, oid: Oid) -> Result<Object> {
-        Ok(self.container.object(oid)?)
+        Ok(gathering(self.container.object(oid)?))
     }
 
     /// Runs `body` in a transaction, again while it conflicts with others.

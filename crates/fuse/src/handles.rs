@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) file: File,
+    /// What the kernel calls it, if it may keep its contents.
+    pub(crate) number: Option<u64>,
     /// Something was written since its time was recorded.
     pub(crate) is_changed: AtomicBool,
     /// Reads are accesses.

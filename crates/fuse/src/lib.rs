@@ -11,6 +11,9 @@
 //! See [`Caching`]. Nothing is kept back here: what was written is stored when the write returns, and `fsync` only has the
 //! time of the change recorded.
 //!
+//! Where the store gives leases ([`Options::leases`]) it is remembered as long as they hold and no longer: the kernel hears of what
+//! others change before they have changed it ([`Session::drop_void`]).
+//!
 //! # Waiting
 //! Each request waits in a thread for the store. When all but one thread wait, that one keeps what comes, and hears interrupts:
 //! a request of a process that is killed is answered within a second, whatever the store does.
@@ -21,8 +24,9 @@ mod handles;
 mod options;
 mod session;
 mod table;
+mod told;
 
 pub use abi::{DATA_BYTES_MAX, REQUEST_BYTES_MAX, reply, request};
 pub use fs::Fs;
 pub use options::{Caching, Options};
-pub use session::Session;
+pub use session::{Session, Void};

@@ -8,7 +8,7 @@ use dolmen_types::Uuid;
 pub enum Caching {
     /// Nothing: every look and every read comes here, and sees what others have just done.
     Off,
-    /// Names and attributes for the timeout; contents never.
+    /// Names and attributes for the timeout, or for as long as leases hold; contents never.
     #[default]
     Metadata,
     /// Contents as well, between an open and the next: an open that finds other attributes than the last one forgets
@@ -23,6 +23,9 @@ pub struct Options {
     pub caching: Caching,
     /// For how long it may remember names and attributes.
     pub timeout: Duration,
+    /// What is found is asked for with leases, and remembered for as long as these hold: whoever starts the session tells it
+    /// which are void ([`Session::drop_void`](crate::Session::drop_void)).
+    pub leases: bool,
     /// Under which random number the mount keeps locks of its processes at the engine, where several mounts share files; without
     /// one, the kernel keeps them.
     pub locks: Option<Uuid>,
@@ -47,6 +50,7 @@ impl Default for Options {
         Self {
             caching: Caching::default(),
             timeout: Self::TIMEOUT_DEFAULT,
+            leases: false,
             locks: None,
             threads: Self::THREADS_DEFAULT,
         }

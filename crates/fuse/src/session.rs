@@ -8,14 +8,15 @@
 
 use crate::abi::op::code;
 use crate::abi::op::{LockHow, LockOp};
-use crate::abi::reply::{attrs_outdated, head};
+use crate::abi::reply::head;
 use crate::abi::request::{HEAD_BYTES, Op, Refused, Request};
-use crate::abi::{REQUEST_BYTES_MAX, errno};
+use crate::abi::{REQUEST_BYTES_MAX, errno, notify};
 use crate::fs::{Fs, Reply};
 use core::time::Duration;
-use dolmen_dfs::errno as number;
 use dolmen_dfs::lock::{LockKind, RENEW_NS};
+use dolmen_dfs::{Lease, errno as number};
 use dolmen_env::{Clock, KernelDevice, RealClock, Received, Replied};
+use dolmen_types::Oid;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -61,6 +62,15 @@ struct Requests {
     /// Requests for locks that others have.
     parked: Vec<(u64, Vec<u8>)>,
     is_ended: bool,
+}
+
+/// What is void of what was found with leases.
+#[derive(Debug, Default)]
+pub struct Void {
+    /// These, each with the object that it was on, if that is known.
+    pub leases: Vec<(Lease, Option<Oid>)>,
+    /// All that there were.
+    pub all: bool,
 }
 
 /// A mounted file system and the threads that serve it.
@@ -159,6 +169,40 @@ impl Session {
     #[must_use]
     pub fn fs(&self) -> &Fs {
         &self.fs
+    }
+
+    /// Others are about to change what was found with these leases: the kernel has forgotten it when this returns. For a thread
+    /// that serves nothing: it waits for contents that are just being read.
+    pub fn drop_void(&self, void: &Void) {
+        let mut has_names = false;
+        for dropped in self.fs.void(&void.leases, void.all) {
+            // What is not there yet may be on its way: who gets there by its name looks again.
+            has_names |= !self.drop_node(dropped.number, dropped.pages) || dropped.names;
+        }
+        if has_names && self.fs.has_epoch() {
+            self.notify(&notify::names());
+        }
+    }
+
+    /// Gives leases back that nobody needs any more; whoever listens does this now and then.
+    pub fn drop_old(&self) {
+        self.fs.drop_old();
+    }
+
+    /// The kernel forgets the attributes of a node, and its contents if `pages` says so; whether it has the node.
+    fn drop_node(&self, node: u64, pages: bool) -> bool {
+        self.notify(&notify::node(node, pages))
+    }
+
+    fn notify(&self, bytes: &[u8]) -> bool {
+        match self.device.reply(&[IoSlice::new(bytes)]) {
+            Ok(replied) => replied == Replied::Taken,
+            Err(error) => {
+                self.fs
+                    .note(&format!("the kernel does not take what it is told of changes by others: {error}"));
+                false
+            }
+        }
     }
 
     fn requests(&self) -> MutexGuard<'_, Requests> {
@@ -287,6 +331,11 @@ impl Session {
             // Nobody has heard of what was found and opened, so nobody will give it back.
             self.fs.take_back(reply);
         }
+        if let Some(number) = reply.take_wrote()
+            && self.fs.end_write(number)
+        {
+            self.drop_node(number, true);
+        }
     }
 
     /// Answers who wants a lock, or keeps him waiting for it without a thread.
@@ -374,9 +423,7 @@ impl Session {
     /// Tells the kernel before it gets an answer what it must not believe any more. It takes no time: nothing is waited for.
     fn tell_outdated(&self, reply: &Reply) {
         let Some(node) = reply.outdated() else { return };
-        if let Err(error) = self.device.reply(&[IoSlice::new(&attrs_outdated(node))]) {
-            self.fs.note(&format!("the kernel has refused a message: {error}"));
-        }
+        self.drop_node(node, false);
     }
 
     /// Whether the kernel has taken the answer. One that it refuses is told as an error: whoever asked must not wait for ever.

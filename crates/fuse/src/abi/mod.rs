@@ -5,6 +5,7 @@
 //! `linux/fuse.h` for the numbers.
 
 pub(crate) mod init;
+pub(crate) mod notify;
 pub(crate) mod op;
 pub mod reply;
 pub mod request;

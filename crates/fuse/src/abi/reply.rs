@@ -75,21 +75,6 @@ pub fn head(unique: u64, errno: i32, own_bytes: usize) -> [u8; HEAD_BYTES as usi
     head
 }
 
-/// A message that nobody asked for: the attributes of `node` that the kernel remembers are of the past. What it remembers of
-/// the contents stays.
-pub(crate) fn attrs_outdated(node: u64) -> [u8; 40] {
-    /// `FUSE_NOTIFY_INVAL_INODE` of linux/fuse.h.
-    const INVAL_INODE: i32 = 2;
-    /// Where contents begin that are forgotten with them: nowhere.
-    const NOWHERE: i64 = -1;
-    let mut message = [0; 40];
-    // Where a reply has an error, a message has its kind, which is positive, and it answers number 0.
-    message[..16].copy_from_slice(&head(0, -INVAL_INODE, 24));
-    message[16..24].copy_from_slice(&node.to_le_bytes());
-    message[24..32].copy_from_slice(&NOWHERE.to_le_bytes());
-    message
-}
-
 /// Attributes as the kernel has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Attrs {
@@ -234,14 +219,6 @@ mod tests {
             name_bytes_max: 255,
         };
         assert_eq!(built(&|out| statfs(out, &space)), 80);
-    }
-
-    #[test]
-    fn a_message_has_its_kind_where_a_reply_has_its_error() {
-        let message = attrs_outdated(7);
-        assert_eq!(message[..16], [40, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(message[16..32], [7, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
-        assert_eq!(message[32..], [0; 8]);
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Fs {
     pub(super) fn getattr(&self, node: u64, reply: &mut Reply) -> Done {
         let Node { view, what } = self.node(node)?;
         match what {
-            What::Obj(obj) => self.tell_attrs(view, &obj, reply),
+            What::Obj(obj) => self.tell_attrs(node, view, &obj, reply),
             What::Snapshots => {
                 reply::attrs(&mut reply.out, &self.snapshots_attrs()?, self.timeouts(0));
                 Ok(())
@@ -46,9 +46,10 @@ impl Fs {
         }
     }
 
-    fn tell_attrs(&self, view: View, obj: &Obj, reply: &mut Reply) -> Done {
-        let stat = self.done(obj.stat())?;
-        reply::attrs(&mut reply.out, &attrs_of(view, &stat), self.timeouts(view));
+    fn tell_attrs(&self, number: u64, view: View, obj: &Obj, reply: &mut Reply) -> Done {
+        let (stat, leased) = self.look(view, || obj.stat());
+        let stat = self.done(stat)?;
+        reply::attrs(&mut reply.out, &attrs_of(view, &stat), self.timeouts_under(number, view, &leased));
         Ok(())
     }
 
@@ -73,7 +74,7 @@ impl Fs {
         if set != SetAttrs::KEEP && !(is_only_size && says_now) {
             self.done(obj.set_attrs(&set))?;
         }
-        self.tell_attrs(view, &obj, reply)
+        self.tell_attrs(node, view, &obj, reply)
     }
 
     pub(super) fn statfs(&self, reply: &mut Reply) -> Done {

@@ -116,7 +116,8 @@ impl Fs {
     }
 
     fn list_one(&self, open: &OpenDir, name: &[u8], next: u64, plus: bool, reply: &mut Reply) -> Done {
-        match open.dir.lookup(name) {
+        let (found, leased) = self.look(open.view, || open.dir.lookup(name));
+        match found {
             // Gone since it was listed.
             Err(Error::NotFound | Error::Stale) => Ok(()),
             Err(error) if error.is_damage() => {
@@ -128,7 +129,7 @@ impl Fs {
                 let (obj, stat) = self.done(found)?;
                 let (ino, kind) = (snapshots::ino_in(open.view, stat.ino), stat.mode() >> 12);
                 if plus {
-                    self.found(open.view, obj, &stat, reply);
+                    self.found(open.view, obj, (&stat, &leased), reply);
                 }
                 reply::dirent(&mut reply.out, ino, next, kind, name);
                 Ok(())

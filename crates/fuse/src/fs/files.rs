@@ -7,9 +7,9 @@ use crate::abi::reply::{self, OpenAs};
 use crate::abi::request::Caller;
 use crate::handles::{Open, OpenFile};
 use crate::options::Caching;
-use crate::table::Version;
+use crate::table::{Version, View};
 use core::sync::atomic::{AtomicBool, Ordering};
-use dolmen_dfs::{Allocate, File, Obj, OpenOptions, SetAttrs, errno as number};
+use dolmen_dfs::{Allocate, File, Leased, Obj, OpenOptions, SetAttrs, errno as number};
 use std::sync::Arc;
 
 const O_ACCMODE: u32 = 3;
@@ -29,9 +29,11 @@ impl Fs {
             // As with a write, which the kernel tells by itself.
             self.strip_rights(&file)?;
         }
-        let mut as_what = OpenAs::Fresh;
+        let (mut as_what, mut covers) = (OpenAs::Fresh, Leased::default());
+        let view = self.node(node)?.view;
         if self.options.caching == Caching::Data {
-            let stat = self.done(obj.stat())?;
+            let (stat, leased) = self.look(view, || obj.stat());
+            let stat = self.done(stat)?;
             // The grain of times is 4 ms: of what was changed just now nobody knows whether it was changed again since.
             let version = Version { mtime: stat.mtime, ctime: stat.ctime, size_bytes: stat.size_bytes };
             if !self.table.is_same(node, version) {
@@ -40,11 +42,19 @@ impl Fs {
             } else if !self.is_recent(&stat) {
                 as_what = OpenAs::Kept;
             }
+            covers = leased;
         }
-        let open = open_file(file, flags);
+        let mut as_what = self.open_as(flags, as_what);
+        let open = self.open_file(file, (node, view), (flags, as_what));
+        if let Some(number) = open.number
+            && !self.told.keep_pages(number, &covers)
+        {
+            // Changed since: what the kernel has goes, and what it reads is covered by the read.
+            as_what = OpenAs::Fresh;
+        }
         open.is_changed.store(truncate, Ordering::Relaxed);
         let handle = self.opened(Open::File(Arc::new(open)), reply);
-        reply::open(&mut reply.out, handle, self.open_as(flags, as_what));
+        reply::open(&mut reply.out, handle, as_what);
         Ok(())
     }
 
@@ -65,8 +75,32 @@ impl Fs {
         if is_direct { OpenAs::Direct } else { otherwise }
     }
 
+    /// A file that was opened with these flags. Whoever knows what the kernel calls it covers what the kernel may keep of it.
+    pub(super) fn open_file(
+        &self,
+        file: File,
+        (number, view): (u64, View),
+        (flags, as_what): (u32, OpenAs),
+    ) -> OpenFile {
+        let is_covered = as_what != OpenAs::Direct && self.takes_leases(view);
+        let number = is_covered.then_some(number);
+        number.into_iter().for_each(|number| self.told.opened(number));
+        let notes_access = flags & O_NOATIME == 0;
+        OpenFile { file, number, is_changed: AtomicBool::new(false), notes_access }
+    }
+
     pub(super) fn read(&self, range: Range, reply: &mut Reply) -> Done {
         let open = self.handles.file(range.handle)?;
+        if let Some(number) = open.number
+            && !self.told.has_pages(number)
+        {
+            // Before the contents are read, so that no change of them is missed. Without a lease they hold until the next open,
+            // and what is wrong with the file is told by the read itself.
+            let (stat, leased) = self.look(0, || open.file.stat());
+            if stat.is_ok() {
+                self.told.keep_pages(number, &leased);
+            }
+        }
         let len = range.len.min(u64::from(DATA_BYTES_MAX));
         let len = usize::try_from(len).map_err(|_too_long| number::EINVAL)?;
         let buf = reply.out.room(len);
@@ -88,6 +122,10 @@ impl Fs {
         reply: &mut Reply,
     ) -> Done {
         let open = self.handles.file(handle)?;
+        if let Some(number) = open.number {
+            self.told.begin_write(number);
+            reply.wrote = Some(number);
+        }
         open.is_changed.store(true, Ordering::Relaxed);
         if how.strips_rights {
             self.strip_rights(&open.file)?;
@@ -150,11 +188,6 @@ impl Fs {
         reply.out.u64(found);
         Ok(())
     }
-}
-
-/// A file that was opened with these flags.
-pub(super) fn open_file(file: File, flags: u32) -> OpenFile {
-    OpenFile { file, is_changed: AtomicBool::new(false), notes_access: flags & O_NOATIME == 0 }
 }
 
 /// Notes that something was read. The time waits in this process until it is recorded with others: no read costs a write.

@@ -11,12 +11,17 @@ pub(crate) use dirs::Listing;
 
 use crate::abi::reply::Out;
 use crate::abi::request::{Caller, Op, Request};
-use crate::abi::{errno, init};
+use crate::abi::{errno, init, notify};
 use crate::handles::{Handles, Open};
 use crate::options::{Options, Timeouts};
 use crate::table::{Node, Table, View, What};
+use crate::told::{Dropped, Told};
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
 use dolmen_dfs::lock::LockFamily;
-use dolmen_dfs::{Cred, Dfs, Dir, Error, Locks, Obj, errno as number};
+use dolmen_dfs::{Cred, Dfs, Dir, Error, FileKind, Lease, Leased, Locks, Obj, errno as number};
+use dolmen_env::{Clock, RealClock};
+use dolmen_types::Oid;
 use snapshots::Snapshots;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +42,8 @@ pub(crate) struct Reply {
     waits: bool,
     /// Attributes of this number that the kernel remembers may be of the past: it is told so before it gets the reply.
     outdated: Option<u64>,
+    /// It has written to a file whose contents the kernel may have.
+    wrote: Option<u64>,
 }
 
 impl Reply {
@@ -46,6 +53,7 @@ impl Reply {
         self.opened = None;
         self.waits = false;
         self.outdated = None;
+        self.wrote = None;
     }
 
     pub(crate) fn outdated(&self) -> Option<u64> {
@@ -56,10 +64,17 @@ impl Reply {
         self.waits
     }
 
+    pub(crate) fn take_wrote(&mut self) -> Option<u64> {
+        self.wrote.take()
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         self.out.as_slice()
     }
 }
+
+/// For how long names are remembered at most that the kernel cannot be told to look up anew.
+const NAMES_MAX: Duration = Duration::from_secs(1);
 
 /// A mounted container, as the kernel sees it. Any number of threads may use it at once.
 pub struct Fs {
@@ -68,10 +83,13 @@ pub struct Fs {
     table: Table,
     handles: Handles,
     snapshots: Snapshots,
+    told: Told,
+    /// The kernel can be told to look up all names anew.
+    has_epoch: AtomicBool,
     /// Where several mounts share locks.
     locks: Option<Locks>,
     /// Guards: what was told already; taken alone.
-    told: Mutex<BTreeSet<String>>,
+    noted: Mutex<BTreeSet<String>>,
     tell: Box<dyn Fn(&str) + Send + Sync>,
     /// What an attribute of the root says of who serves it.
     about: Vec<u8>,
@@ -105,7 +123,9 @@ impl Fs {
             options,
             table,
             handles: Handles::default(),
-            told: Mutex::default(),
+            told: Told::default(),
+            has_epoch: AtomicBool::new(false),
+            noted: Mutex::default(),
             tell: Box::new(tell),
             about: about.as_bytes().to_vec(),
         })
@@ -133,9 +153,9 @@ impl Fs {
 
     /// Tells something once.
     pub(crate) fn note(&self, text: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = told.len() < TOLD_MAX && told.insert(text.to_owned());
-        drop(told);
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = noted.len() < TOLD_MAX && noted.insert(text.to_owned());
+        drop(noted);
         if is_new {
             (self.tell)(text);
         }
@@ -167,7 +187,57 @@ impl Fs {
 
     /// Has the kernel ask for the attributes of `number` when it needs them, whatever it was told for how long.
     fn outdates(&self, number: u64, reply: &mut Reply) {
-        reply.outdated = Some(number).filter(|_| self.options.timeouts().attrs > core::time::Duration::ZERO);
+        reply.outdated = Some(number).filter(|_| self.options.timeouts().attrs > Duration::ZERO);
+    }
+
+    /// Whether what is found there is asked for with leases.
+    fn takes_leases(&self, view: View) -> bool {
+        view == 0 && self.options.leases && self.options.timeouts().attrs > Duration::ZERO
+    }
+
+    /// What `look` finds in a view, with leases if there are any there.
+    fn look<T>(&self, view: View, look: impl FnOnce() -> T) -> (T, Leased) {
+        if self.takes_leases(view) { dolmen_dfs::leased(look) } else { (look(), Leased::default()) }
+    }
+
+    /// For how long the kernel may believe in what was found of `number` with these leases. What a mount has made itself it has
+    /// not looked at: the kernel asks for it anew.
+    fn timeouts_under(&self, number: u64, view: View, leased: &Leased) -> Timeouts {
+        let timeouts = self.timeouts(view);
+        if !self.takes_leases(view) {
+            return timeouts;
+        }
+        let attrs = self.told.tell(number, leased, timeouts.attrs, RealClock.monotonic_ns());
+        let has_epoch = self.has_epoch.load(Ordering::Relaxed);
+        Timeouts { names: if has_epoch { attrs } else { timeouts.names.min(NAMES_MAX) }, attrs }
+    }
+
+    /// These leases are void, each with the object that it was on, if that is known; or all are. What the kernel is to be told.
+    pub(crate) fn void(&self, void: &[(Lease, Option<Oid>)], all: bool) -> Vec<Dropped> {
+        let now_ns = RealClock.monotonic_ns();
+        if all {
+            return self.told.void_all(now_ns);
+        }
+        // A file's record is in its directory, or in its companion.
+        let of_contents = |number, on: Option<Oid>| match self.table.find(number) {
+            Some(Node { what: What::Obj(obj), .. }) => obj.kind() == FileKind::File && on == Some(obj.oid()),
+            _ => false,
+        };
+        self.told.void(void, now_ns, of_contents)
+    }
+
+    /// Gives leases back that nobody needs any more.
+    pub(crate) fn drop_old(&self) {
+        self.told.drop_old(RealClock.monotonic_ns());
+    }
+
+    /// A write was answered; whether what the kernel has of the file is to be dropped.
+    pub(crate) fn end_write(&self, number: u64) -> bool {
+        self.told.end_write(number)
+    }
+
+    pub(crate) fn has_epoch(&self) -> bool {
+        self.has_epoch.load(Ordering::Relaxed)
     }
 
     fn node(&self, number: u64) -> Done<Node> {
@@ -201,7 +271,13 @@ impl Fs {
             drop(self.table.forget(number, 1));
         }
         if let Some(handle) = reply.opened.take() {
-            drop(self.handles.remove(handle));
+            self.close(handle);
+        }
+    }
+
+    fn close(&self, handle: u64) {
+        if let Some(Open::File(open)) = self.handles.remove(handle) {
+            open.number.into_iter().for_each(|number| self.told.closed(number));
         }
     }
 
@@ -218,6 +294,7 @@ impl Fs {
             Op::Init { major, minor, readahead_bytes, flags } => {
                 let answer = init::answer(*major, *minor, *readahead_bytes, *flags, self.keeps_locks());
                 let answer = answer.ok_or(errno::EPROTO)?;
+                self.has_epoch.store(notify::has_names(*major, *minor), Ordering::Relaxed);
                 reply.out.bytes(&answer);
                 Ok(())
             }
@@ -274,7 +351,7 @@ impl Fs {
             Op::FSync { handle } => self.record_all(*handle),
             Op::Release { handle, whole_owner } => {
                 let ended = whole_owner.map(|owner| self.end_locks(*handle, LockFamily::Whole, owner));
-                drop(self.handles.remove(*handle));
+                self.close(*handle);
                 ended.unwrap_or(Ok(()))
             }
             Op::ReleaseDir { handle } => {

@@ -5,10 +5,12 @@ use crate::abi::ROOT;
 use crate::abi::reply::{self, OpenAs};
 use crate::abi::request::{Caller, Op};
 use crate::fs::attrs::attrs_of;
-use crate::fs::files::{note_read, open_file};
+use crate::fs::files::note_read;
 use crate::handles::Open;
 use crate::table::{Node, View, What};
-use dolmen_dfs::{DeviceNo, Dir, File, FileKind, New, Obj, OpenOptions, RenameMode, Stat, errno as number};
+use dolmen_dfs::{
+    DeviceNo, Dir, File, FileKind, Leased, New, Obj, OpenOptions, RenameMode, Stat, errno as number,
+};
 use std::sync::Arc;
 
 const PERMISSIONS: u32 = 0o7777;
@@ -30,8 +32,10 @@ impl Fs {
         {
             return self.lookup_number(view, obj, caller, reply);
         }
-        let (obj, stat) = self.done(self.dir(dir)?.lookup(name))?;
-        self.found(node.view, obj, &stat, reply);
+        let dir = self.dir(dir)?;
+        let (found, leased) = self.look(node.view, || dir.lookup(name));
+        let (obj, stat) = self.done(found)?;
+        self.found(node.view, obj, (&stat, &leased), reply);
         Ok(())
     }
 
@@ -41,15 +45,22 @@ impl Fs {
         if caller.uid != 0 && caller.uid != stat.uid {
             return Err(number::EACCES);
         }
-        self.found(view, obj, &stat, reply);
+        self.found(view, obj, (&stat, &Leased::default()), reply);
         Ok(())
     }
 
-    /// Tells the kernel of something, which it remembers from now on.
-    pub(super) fn found(&self, view: View, obj: Obj, stat: &Stat, reply: &mut Reply) -> u64 {
+    /// Tells the kernel of something, which it remembers from now on: with the leases on all that was read for it, if any was.
+    pub(super) fn found(
+        &self,
+        view: View,
+        obj: Obj,
+        (stat, leased): (&Stat, &Leased),
+        reply: &mut Reply,
+    ) -> u64 {
         let number = self.table.remember(Node { view, what: What::Obj(obj) }, stat.ino);
         reply.looked_up.push(number);
-        reply::entry(&mut reply.out, number, &attrs_of(view, stat), self.timeouts(view));
+        let timeouts = self.timeouts_under(number, view, leased);
+        reply::entry(&mut reply.out, number, &attrs_of(view, stat), timeouts);
         number
     }
 
@@ -59,7 +70,7 @@ impl Fs {
             let (obj, dir) = (self.obj(*old)?, self.dir(dir)?);
             self.refuse_reserved(&dir, name)?;
             let stat = self.done(dir.link_to(&obj, name))?;
-            self.found(0, obj, &stat, reply);
+            self.found(0, obj, (&stat, &Leased::default()), reply);
             return Ok(());
         }
         let (name, new, mode, umask) = match op {
@@ -71,7 +82,7 @@ impl Fs {
         let dir = self.dir_of(dir, caller, umask)?;
         self.refuse_reserved(&dir, name)?;
         let (obj, stat) = self.done(dir.make(name, new, mode & PERMISSIONS))?;
-        self.found(0, obj.unchecked(), &stat, reply);
+        self.found(0, obj.unchecked(), (&stat, &Leased::default()), reply);
         Ok(())
     }
 
@@ -105,9 +116,11 @@ impl Fs {
 
     /// Tells the kernel of a new file that is open.
     fn made_open(&self, file: File, stat: &Stat, flags: u32, reply: &mut Reply) {
-        self.found(0, file.unchecked(), stat, reply);
-        let handle = self.opened(Open::File(Arc::new(open_file(file, flags))), reply);
-        reply::open(&mut reply.out, handle, self.open_as(flags, OpenAs::Fresh));
+        let number = self.found(0, file.unchecked(), (stat, &Leased::default()), reply);
+        let as_what = self.open_as(flags, OpenAs::Fresh);
+        let open = self.open_file(file, (number, 0), (flags, as_what));
+        let handle = self.opened(Open::File(Arc::new(open)), reply);
+        reply::open(&mut reply.out, handle, as_what);
     }
 
     pub(super) fn readlink(&self, node: u64, reply: &mut Reply) -> Done {

@@ -7,7 +7,7 @@ use crate::fs::attrs::attrs_of;
 use crate::options::Timeouts;
 use crate::table::{Node, View, What};
 use core::time::Duration;
-use dolmen_dfs::{Dfs, MountOptions, check_name, errno as number};
+use dolmen_dfs::{Dfs, Leased, MountOptions, check_name, errno as number};
 use dolmen_types::Epoch;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,7 +91,7 @@ impl Fs {
         drop(views);
         let obj = dfs.obj();
         let stat = self.done(obj.stat())?;
-        self.found(view, obj, &stat, reply);
+        self.found(view, obj, (&stat, &Leased::default()), reply);
         Ok(())
     }
 }

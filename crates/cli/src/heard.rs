@@ -1,0 +1,71 @@
+//! What others change in a mounted container, as its engines say it: on each connection to one a thread listens.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use dolmen_codec::LEASE_RENEW_NS;
+use dolmen_env::{Clock, RealClock};
+use dolmen_fuse::{Session, Void};
+use dolmen_net::client::{Link, Remote};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Between two looks at whether the mount is over.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Threads that listen, until this is dropped.
+pub(crate) struct Listeners {
+    remote: Arc<Remote>,
+    session: Arc<Session>,
+    is_over: Arc<AtomicBool>,
+    listened: Vec<(Link, Option<JoinHandle<()>>)>,
+}
+
+impl Listeners {
+    /// None yet.
+    pub(crate) fn new(remote: &Arc<Remote>, session: &Arc<Session>) -> Self {
+        let (remote, session) = (Arc::clone(remote), Arc::clone(session));
+        Self { remote, session, is_over: Arc::default(), listened: Vec::new() }
+    }
+
+    /// Listens on connections that are new: one to another engine is made when something there is asked for.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub(crate) fn look(&mut self) -> dolmen_env::Result<()> {
+        for link in self.remote.links() {
+            if self.listened.iter().all(|(known, _)| !known.is_same(&link)) {
+                let (session, is_over) = (Arc::clone(&self.session), Arc::clone(&self.is_over));
+                let on = link.clone();
+                let thread = dolmen_env::spawn("dolmen-leases", move || listen(&on, &session, &is_over))?;
+                self.listened.push((link, Some(thread)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        for thread in self.listened.iter_mut().filter_map(|(_, thread)| thread.take()) {
+            // Ignored: a panic in it is told by it.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+/// Has the kernel forget what others are about to change, before they are told that they may, and renews leases.
+fn listen(link: &Link, session: &Session, is_over: &AtomicBool) {
+    let mut renewed_ns = 0;
+    while !is_over.load(Ordering::Acquire) {
+        let mut pushes = link.pushes(LOOK);
+        session.drop_void(&Void { leases: core::mem::take(&mut pushes.void), all: pushes.all });
+        link.handled(&pushes);
+        let now_ns = RealClock.monotonic_ns();
+        if now_ns.saturating_sub(renewed_ns) >= LEASE_RENEW_NS {
+            session.drop_old();
+            link.renew_leases();
+            renewed_ns = now_ns;
+        }
+    }
+}
