@@ -340,7 +340,7 @@ impl Conn {
         header: &RequestHeader,
         payload: Incoming,
     ) -> Result<()> {
-        let mut under_way = self.under_way_of(at, header);
+        let mut under_way = self.under_way_of(at, header.token, header.pool);
         self.under_way += 1;
         if header.push_acked > 0 || header.wants_lease {
             self.acked(header).map_err(|bad| shared.bad_frame(&under_way, bad))?;
@@ -390,16 +390,16 @@ impl Conn {
         self.begin_change(at, shared, asked)
     }
 
-    fn under_way_of(&mut self, at: usize, header: &RequestHeader) -> UnderWay {
+    fn under_way_of(&mut self, at: usize, token: u64, slot: PoolSlot) -> UnderWay {
         UnderWay {
             conn: at,
             serial: self.serial,
-            token: header.token,
+            token,
             plan: None,
             pool: usize::MAX,
             map_version: 0,
             handles: Handles::Same,
-            slot: header.pool,
+            slot,
             is_job: false,
             held: core::mem::take(&mut self.arriving),
             payload: None,
@@ -565,6 +565,7 @@ impl Conn {
     ) -> Result<()> {
         let lease = granted(under_way, result);
         let sent = self.send(shared, under_way, lease, result, buf);
+        shared.keep(under_way.payload.take());
         self.done(shared, under_way);
         sent.and_then(|()| self.show())
     }
@@ -785,10 +786,33 @@ fn list_bytes(list: &List) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::worker::tests::alone;
     use super::*;
     use crate::input::tests::pair;
     use crate::ring::{RING_BYTES_MIN, memory_bytes};
+    use dolmen_codec::verb::ChunkSums;
     use dolmen_env::SharedMemory;
+
+    fn greeted(stream: Stream) -> Greeted {
+        let (who, terms) = (Who::default(), Terms::default());
+        Greeted { stream, who, terms, takes_parts: true, takes_leases: true, must_flush: false }
+    }
+
+    #[test]
+    fn the_payload_of_what_is_answered_at_once_is_memory_for_the_next() {
+        const LEN: usize = 1 << 20;
+        let (stream, _far) = pair();
+        let mut conn = Conn::new(greeted(stream), 1);
+        let mut worker = alone(&Arc::default());
+        let shared = worker.shared_mut();
+        let bytes = shared.bufs.take(LEN).unwrap();
+        let place = bytes.as_ptr();
+        let mut under_way = conn.under_way_of(0, 1, PoolSlot::SYSTEM);
+        conn.under_way += 1;
+        under_way.payload = Some(Arc::new(Incoming { bytes, sums: ChunkSums::new() }));
+        conn.answer(shared, &mut under_way, &Err(Failure::Busy), None).unwrap();
+        assert_eq!(shared.bufs.take(LEN).unwrap().as_ptr(), place);
+    }
 
     #[test]
     fn who_moves_nothing_for_long_is_looked_at_no_more_and_a_socket_sooner_than_rings() {
@@ -798,10 +822,7 @@ mod tests {
                 let memory = SharedMemory::create(memory_bytes(ring_bytes)).unwrap();
                 stream.go_over_to_rings(memory, ring_bytes, true).unwrap();
             }
-            let (who, terms) = (Who::default(), Terms::default());
-            let greeted =
-                Greeted { stream, who, terms, takes_parts: true, takes_leases: true, must_flush: false };
-            let mut conn = Conn::new(greeted, 1);
+            let mut conn = Conn::new(greeted(stream), 1);
             let waiter = Waiter::new().unwrap();
             conn.watch(&waiter, 1, 2).unwrap();
             let turns = if ring_bytes > 0 { TURNS_OF_RINGS } else { TURNS_OF_SOCKET };

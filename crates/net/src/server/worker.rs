@@ -616,7 +616,7 @@ pub(super) fn index_of(token: u64) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::server::{Attachment, Caller, System};
     use dolmen_codec::wire::{SystemVerb, Version, Welcome};
@@ -645,13 +645,23 @@ mod tests {
         fn note(&self, _text: &str) {}
     }
 
-    #[test]
-    fn who_is_told_to_stop_does_not_sleep_though_the_call_was_taken_before() {
+    impl Worker {
+        pub(crate) fn shared_mut(&mut self) -> &mut Shared {
+            &mut self.shared
+        }
+    }
+
+    pub(crate) fn alone(stop: &Arc<AtomicBool>) -> Worker {
         let system: Arc<dyn System> = Arc::new(Alone);
         let jobs = Jobs::new(Arc::clone(&system));
-        let stop = Arc::<AtomicBool>::default();
         let grave = Arc::new(Grave::new().unwrap());
-        let mut worker = Worker::new(system, jobs, grave, Arc::clone(&stop)).unwrap();
+        Worker::new(system, jobs, grave, Arc::clone(stop)).unwrap()
+    }
+
+    #[test]
+    fn who_is_told_to_stop_does_not_sleep_though_the_call_was_taken_before() {
+        let stop = Arc::<AtomicBool>::default();
+        let mut worker = alone(&stop);
         assert_eq!(worker.rest_limit(), None, "there is nothing to do");
         stop.store(true, Ordering::Release);
         worker.mailbox().post().bell().ring();
