@@ -23,7 +23,7 @@ struct Part {
     batch: u64,
 }
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     Part {
         name: "kill",
         what: "kill -9 of a writing process, reopened and verified",
@@ -99,6 +99,13 @@ const PARTS: [Part; 11] = [
             ("MOUNT_SEED", None),
             ("MOUNT_ENTRIES", Some(1_000_000)),
         ],
+        batch: 1,
+    },
+    Part {
+        name: "preload",
+        what: "random operations on a file past the kernel and through it, with kills of the daemon",
+        test: ("dolmen-preload", "random_"),
+        variables: &[("PRELOAD_STEPS", Some(2000)), ("PRELOAD_SEED", None)],
         batch: 1,
     },
     Part {

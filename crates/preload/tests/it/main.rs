@@ -158,6 +158,48 @@ assert len([n for n in os.listdir(".") if "-" in n]) == 150
     mounted.finish();
 }
 
+/// How much a run is to do, unless a variable says otherwise.
+fn amount(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).map_or(usual, |text| text.parse().expect("a soak run sets a number"))
+}
+
+#[test]
+fn random_operations_on_a_file_match_a_model_past_the_kernel_and_through_it() {
+    let Some(mut mounted) = Mounted::new("random") else { return };
+    let random = program(&mounted, "random");
+    let model = mounted.beside("model");
+    let (seed, steps) = (amount("PRELOAD_SEED", 3), amount("PRELOAD_STEPS", 150));
+    // The same file by turns: with the library, with what gives the file back to the kernel, and beside a kill of the daemon.
+    let runs = [
+        (true, false, false),
+        (false, true, false),
+        (true, true, true),
+        (true, false, true),
+        (false, true, true),
+        (true, true, false),
+    ];
+    for (at, (is_taken, does_all, is_killed)) in (seed..).zip(runs) {
+        let mut command = mounted.command(&random, is_taken);
+        command.arg(mounted.path("")).arg(&model).arg(at.to_string()).arg(steps.to_string());
+        command.args(does_all.then_some("all"));
+        let (output, _) = mounted.limited_between(&mut command, "ready", |mounted| {
+            if is_killed {
+                mounted.kill_and_start_daemon();
+            }
+        });
+        let [out, err] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert!(output.status.success(), "seed {at}, {does_all}: {out}\n{err}");
+        assert!(out.ends_with("done\n"), "seed {at}: {out}");
+        if is_taken && !does_all {
+            assert!(taken(&err, "write") > steps / 10 && taken(&err, "read") > steps / 10, "{err}");
+        }
+    }
+    let [found, expected] = [mounted.path("f"), model].map(|path| fs::read(path).unwrap());
+    assert!(found == expected, "what the mount shows is what was written");
+    mounted.finish();
+}
+
 #[test]
 fn a_program_goes_on_when_the_daemon_is_started_anew() {
     const LINES: &str = r#"

@@ -109,6 +109,11 @@ impl Mounted {
         self.place.0.join("mnt").join(name)
     }
 
+    /// A path beside the mount.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.place.0.join(name)
+    }
+
     /// A program, with the library or without.
     pub(crate) fn command(&self, program: &Path, is_taken: bool) -> Command {
         let mut command = Command::new(program);

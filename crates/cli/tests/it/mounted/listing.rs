@@ -60,8 +60,17 @@ fn entries_that_stay_are_listed_once_while_others_come_and_go() {
 
 #[test]
 fn a_directory_may_be_large() {
-    let entries = amount("MOUNT_ENTRIES", 20_000);
     let Some(mounted) = Mounted::quick("large-directory") else { return };
+    fill_and_list(mounted, amount("MOUNT_ENTRIES", 20_000));
+}
+
+#[test]
+fn a_directory_may_be_large_that_a_daemon_serves() {
+    let Some(mounted) = Mounted::served("large-served", &[]) else { return };
+    fill_and_list(mounted, amount("MOUNT_ENTRIES", 3000));
+}
+
+fn fill_and_list(mounted: Mounted, entries: u64) {
     let dir = mounted.path("d");
     fs::create_dir(&dir).unwrap();
     let name = |n: u64| format!("entry-{n}");
