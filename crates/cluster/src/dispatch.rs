@@ -10,6 +10,7 @@
 //! an operation that waits for a target is answered even if no other thread ever comes back to it: whoever lets
 //! the target go calls the next that waits, and who was called and needs the target no more calls on.
 
+use crate::accounts::Accounts;
 use crate::copy;
 use crate::fence::{Fence, Undecided};
 use crate::inbox::{Dest, Finished, Job, Outbox, Shared, Ticket, locked};
@@ -79,6 +80,7 @@ pub struct Targets<T> {
     callers_step: AtomicBool,
     tellings: Tellings,
     parts: Parts,
+    accounts: Accounts,
 }
 
 impl<T: TargetStore> Targets<T> {
@@ -125,6 +127,7 @@ impl<T: TargetStore> Targets<T> {
             callers_step: AtomicBool::new(true),
             tellings: Tellings::default(),
             parts,
+            accounts: Accounts::default(),
         };
         for target in targets.numbers() {
             let listed = match targets.call(target, plain(ContNo::SYSTEM, Verb::InDoubt)).result? {
@@ -364,6 +367,21 @@ impl<T: TargetStore> Targets<T> {
     /// Other engines with targets of the pool.
     pub(crate) fn parts(&self) -> &Parts {
         &self.parts
+    }
+
+    /// Accounts of containers that have limits.
+    pub(crate) fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    /// Does something with each target, one after the other, until one fails.
+    pub(crate) fn each_owned(&self, mut act: impl FnMut(&mut Owned<T>) -> Result<()>) -> Result<()> {
+        self.slots.iter().try_for_each(|slot| {
+            let mut owned = slot.owned();
+            let done = act(&mut owned);
+            self.leave(slot, owned);
+            done
+        })
     }
 
     /// Transactions whose participants are being told of their decision.

@@ -3,6 +3,7 @@
 //! Messages to several targets are started before the first is waited for, so that their flushes overlap.
 //! Targets that take no part are neither asked nor waited for.
 
+use crate::accounts::Moving;
 use crate::commit::{Command, Coordinator, Event, Message};
 use crate::copy::borrowed_mutations;
 use crate::dispatch::Targets;
@@ -45,6 +46,8 @@ pub(crate) fn commit<T: TargetStore>(
     let Some(&leader) = participants.first() else { return Ok(commit.epoch) };
     tell::tell_on(targets);
     let tx = whose::number_of(&commit, head.cred);
+    // To the end of it, whatever that is.
+    let _moving = Moving::begin(targets.accounts(), &commit, tx);
     let TxCommit { cont, epoch, mut parts, .. } = commit;
     if participants.len() == 1 {
         let (_, mutations) = parts.remove(0);

@@ -13,6 +13,7 @@
 pub mod commit;
 pub mod resolve;
 
+mod accounts;
 mod copy;
 mod dispatch;
 mod drive;

@@ -7,10 +7,12 @@
 use crate::copy;
 use crate::fence::{CHANGE, Fence, Note};
 use crate::inbox::{Dest, Finished, Job, Shared};
+use dolmen_codec::quota::{Account, Charge};
 use dolmen_codec::verb::{Reply, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_types::{ContNo, Epoch, Error, TargetNo};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// Tokens of the owner's own operations start here.
 const OWN: u64 = 1 << 63;
@@ -39,6 +41,8 @@ pub(crate) struct Owned<T> {
     no: TargetNo,
     fence: Fence,
     stopped: bool,
+    /// Containers with limits: what these refuse is kept, for one more attempt.
+    limited: Vec<ContNo>,
     ops: Vec<Op<'static>>,
     done: Vec<Completion>,
     jobs: Vec<Job<'static>>,
@@ -54,6 +58,7 @@ impl<T: TargetStore> Owned<T> {
             no,
             fence: Fence::default(),
             stopped: false,
+            limited: Vec::new(),
             ops: Vec::new(),
             done: Vec::new(),
             jobs: Vec::new(),
@@ -87,6 +92,19 @@ impl<T: TargetStore> Owned<T> {
     pub(crate) fn open_cont(&mut self, shared: &Shared, cont: ContNo) {
         self.fence.open(cont);
         shared.count_decision();
+    }
+
+    /// Has the store count in the account of a container.
+    pub(crate) fn keep_account(&mut self, cont: ContNo, account: &Arc<Account>) -> Result<(), Error> {
+        if !self.limited.contains(&cont) {
+            self.limited.push(cont);
+        }
+        self.store.keep_account(cont, account)
+    }
+
+    /// What a container counts in the store, by user.
+    pub(crate) fn charges(&mut self, cont: ContNo) -> Result<Vec<(u32, Charge)>, Error> {
+        self.store.charges(cont)
     }
 
     pub(crate) fn into_store(self) -> T {
@@ -309,7 +327,7 @@ impl<T: TargetStore> Owned<T> {
             return None;
         }
         let note = Note::of(&job.op.verb);
-        let again = if self.fence.is_quiet() { None } else { Some(copy::spare(&mut job.op)) };
+        let again = if self.keeps(&job.op) { Some(copy::spare(&mut job.op)) } else { None };
         self.fence.before(note);
         let index = self.vacant.pop().unwrap_or_else(|| {
             self.pending.push(None);
@@ -317,6 +335,12 @@ impl<T: TargetStore> Owned<T> {
         });
         self.pending[index] = Some(Pending { token: job.op.token, note, dest: job.dest, again });
         Some(Op { token: index as u64, ..job.op })
+    }
+
+    /// Whether an operation may have to be repeated.
+    fn keeps(&self, op: &Op<'_>) -> bool {
+        let is_limited = || matches!(op.verb, Verb::Update(_)) && self.limited.contains(&op.cont);
+        !self.fence.is_quiet() || (!self.limited.is_empty() && is_limited())
     }
 
     fn submit_admitted(&mut self, mut ops: Vec<Op<'_>>) {
@@ -340,7 +364,8 @@ impl<T: TargetStore> Owned<T> {
             self.vacant.push(index);
             completion.token = token;
             self.note(shared, note, &completion.result);
-            let again = again.filter(|_| matches!(completion.result, Err(Error::InDoubt { .. })));
+            let may_go = matches!(completion.result, Err(Error::InDoubt { .. } | Error::QuotaLimit));
+            let again = again.filter(|_| may_go);
             dest.deliver(self.no, Finished { completion, again });
         }
         self.done = done;

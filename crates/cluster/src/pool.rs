@@ -3,6 +3,7 @@
 //! Invariants: clients reach the service's own container, and change what targets know of containers, only
 //! through the service; every request put on a queue gives exactly one outcome.
 
+use crate::accounts::is_limit;
 use crate::commit::may_wait_for;
 use crate::copy;
 use crate::dispatch::{Targets, plain};
@@ -12,7 +13,7 @@ use crate::resolve;
 use crate::service::{PoolIdentity, Service};
 use core::time::Duration;
 use dolmen_codec::pool::{ContHandle, PoolReply};
-use dolmen_codec::verb::{ContVerb, Verb};
+use dolmen_codec::verb::{ContVerb, Reply, Verb};
 use dolmen_codec::{
     Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
 };
@@ -25,6 +26,10 @@ const QUEUES_MAX: usize = 1024;
 
 /// Attempts of a prepare that meets an earlier transaction: 30 ms, after which its coordinator looks for what is wrong.
 const PREPARE_ATTEMPTS_MAX: u32 = 6;
+
+/// Attempts of an operation that a limit refuses, each after what nobody sees was freed: the others may have overwritten more
+/// meanwhile, at the limit, so that it does not fit although it would.
+const LIMIT_ATTEMPTS_MAX: u32 = 8;
 
 /// Requests to the service that may wait on one queue.
 const POOL_REQUESTS_MAX: usize = 4096;
@@ -76,6 +81,8 @@ struct Waiting {
     later: Vec<Later>,
     /// How often those that are under way again were repeated, by token.
     repeated: BTreeMap<u64, u32>,
+    /// Operations that a limit has refused, until what nobody sees is freed.
+    starved: VecDeque<Starved>,
 }
 
 impl Waiting {
@@ -99,6 +106,14 @@ struct Later {
     seen: u64,
     attempt: u32,
     due_ns: u64,
+}
+
+/// An operation that is repeated once its container is aggregated.
+struct Starved {
+    target: TargetNo,
+    op: Op<'static>,
+    /// How far its container is: the epoch, and the target that is under way. It has not begun without.
+    reach: Option<(Epoch, TargetNo)>,
 }
 
 impl<T: TargetStore> Pool<T> {
@@ -244,8 +259,82 @@ impl<T: TargetStore> Pool<T> {
     pub(crate) fn ask_target(&self, trust: Trust, target: TargetNo, op: Op<'_>) -> Outcome {
         match self.refusal(trust, &op) {
             Some(error) => refused(op, error),
+            None if self.is_limited(&op) => outcome(self.call_within_limits(target, op)),
             None => outcome(self.targets.call(target, op)),
         }
+    }
+
+    /// Whether a limit may refuse an operation that is repeated then.
+    #[inline]
+    fn is_limited(&self, op: &Op<'_>) -> bool {
+        matches!(op.verb, Verb::Update(_)) && self.targets.accounts().find(op.cont).is_some()
+    }
+
+    /// Carries out an operation that a limit may refuse: only after what nobody sees was freed.
+    fn call_within_limits(&self, target: TargetNo, mut op: Op<'_>) -> Completion {
+        for _ in 0..LIMIT_ATTEMPTS_MAX {
+            let completion = self.targets.call(target, copy::borrowed(&mut op));
+            if !is_limit(&completion.result) || self.free_unseen(op.cont).is_err() {
+                return completion;
+            }
+        }
+        self.targets.call(target, op)
+    }
+
+    /// Frees what nobody sees of a container.
+    fn free_unseen(&self, cont: ContNo) -> Result<()> {
+        match &self.role {
+            Role::Service(service) => service.aggregate(&self.targets, cont, Epoch::ZERO).map(|_| ()),
+            Role::Part { .. } => Err(Error::NoPermission),
+        }
+    }
+
+    /// One bounded step towards what `free_unseen` does, for the first that waits for it, which is repeated after the last. Who may
+    /// `wait` repeats all, patiently.
+    fn feed_starved(&self, queue: &Queue, wait: bool, out: &mut Vec<Outcome>) {
+        while wait && let Some(Starved { target, op, .. }) = { locked(&queue.waiting).starved.pop_front() } {
+            out.push(outcome(self.call_within_limits(target, op)));
+        }
+        let Some(mut first) = locked(&queue.waiting).starved.pop_front() else { return };
+        let is_done = match self.free_on(&mut first) {
+            Ok(is_done) => is_done,
+            // It is told why by its target.
+            Err(_) => true,
+        };
+        if is_done {
+            self.targets.start_queued(first.target, first.op, &queue.outbox);
+        } else {
+            locked(&queue.waiting).starved.push_front(first);
+        }
+    }
+
+    /// Whether the container of an operation is aggregated to the end.
+    fn free_on(&self, starved: &mut Starved) -> Result<bool> {
+        let Role::Service(service) = &self.role else { return Err(Error::NoPermission) };
+        let cont = starved.op.cont;
+        let (upto, target) = match starved.reach {
+            Some(reach) => reach,
+            None => (service.aggregable(&self.targets, cont)?, TargetNo(0)),
+        };
+        let verb = Verb::Cont(ContVerb::Aggregate(upto));
+        let more = match self.targets.call(target, plain(cont, verb)).result? {
+            Reply::Aggregated { more, .. } => more,
+            _ => false,
+        };
+        let next = if more { target } else { TargetNo(target.0 + 1) };
+        starved.reach = Some((upto, next));
+        Ok(next.index() >= self.targets.count())
+    }
+
+    /// Keeps an operation that a limit refuses, or tells so after as many attempts as one makes that waits.
+    fn starve(&self, queue: &Queue, target: TargetNo, op: Op<'static>, out: &mut Vec<Outcome>) {
+        let mut waiting = locked(&queue.waiting);
+        let attempt = waiting.repeated.remove(&op.token).unwrap_or(0);
+        if attempt >= LIMIT_ATTEMPTS_MAX {
+            return out.push(refused(op, Error::QuotaLimit));
+        }
+        waiting.repeated.insert(op.token, attempt + 1);
+        waiting.starved.push_back(Starved { target, op, reach: None });
     }
 
     fn queue(&self, id: QueueId) -> Option<Arc<Queue>> {
@@ -263,6 +352,7 @@ impl<T: TargetStore> Pool<T> {
         }
         out.append(&mut locked(&queue.waiting).outcomes);
         self.repeat_due(queue, wait, out);
+        self.feed_starved(queue, wait, out);
         if !queue.outbox.has_ready() {
             return;
         }
@@ -276,6 +366,8 @@ impl<T: TargetStore> Pool<T> {
                     copy::give_back(&mut op, completion.buf);
                     match completion.result {
                         Err(Error::InDoubt { tx }) if !wait => self.put_off(queue, target, op, tx, out),
+                        Err(Error::QuotaLimit) if !wait => self.starve(queue, target, op, out),
+                        Err(Error::QuotaLimit) => out.push(outcome(self.call_within_limits(target, op))),
                         _ => out.push(outcome(self.targets.call(target, op))),
                     }
                 }
@@ -420,6 +512,7 @@ impl<T: TargetStore> Transport for Pool<T> {
         let (mut dropped, mut busy) = (Vec::new(), Vec::new());
         loop {
             locked(&open.waiting).later.clear();
+            locked(&open.waiting).starved.clear();
             self.collect(&open, false, &mut dropped);
             dropped.clear();
             busy.clear();

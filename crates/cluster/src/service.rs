@@ -11,12 +11,12 @@
 
 mod change;
 mod props;
+mod quota;
 mod record;
 mod repeats;
 mod store;
 
 use crate::dispatch::{Targets, plain};
-use crate::drive;
 use crate::hlc::Hlc;
 use crate::inbox::{locked, try_locked};
 use crate::resolve;
@@ -255,6 +255,7 @@ impl Service {
         state.conts.iter().for_each(|(&no, cont)| targets.parts().note_evicted(no, &cont.record.props, 0));
         let service = Self { identity, hlc, state: Mutex::new(state), changes: Mutex::default() };
         change::finish_all(targets, &mut service.changing());
+        quota::begin_all(targets, &locked(&service.state))?;
         targets.parts().look(now)?;
         Ok(service)
     }
@@ -307,13 +308,14 @@ impl Service {
             // Its own records change by its own verbs only.
             PoolVerb::TxCommit(tx) if tx.cont == ContNo::SYSTEM => Err(Error::NoPermission),
             PoolVerb::TxCommit(tx) => {
-                drive::commit(targets, head, tx).map(PoolReply::Epoch).inspect_err(|error| {
+                self.commit(targets, head, tx).map(PoolReply::Epoch).inspect_err(|error| {
                     if let Error::TxRestart { after } = error {
                         self.hlc.merge(*after);
                     }
                 })
             }
             PoolVerb::Query => self.query(targets).map(PoolReply::Pool),
+            PoolVerb::ContQuota(no) => self.quota(targets, no).map(Box::new).map(PoolReply::Quota),
             PoolVerb::Aggregate(no, epoch) => self.aggregate(targets, no, epoch).map(PoolReply::Aggregated),
             PoolVerb::Checkpoint => {
                 targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Checkpoint)).map(|_| PoolReply::Done)
@@ -460,17 +462,20 @@ impl Service {
         Ok(info)
     }
 
+    /// Up to which epoch a container may be aggregated now.
+    pub(crate) fn aggregable<T: TargetStore>(&self, targets: &Targets<T>, no: ContNo) -> Result<Epoch> {
+        let state = locked(&self.state);
+        let now = self.now(targets);
+        Ok(match state.live(no)?.unfinished {
+            Some(Intent::AddSnapshot(in_the_making)) => now.min(in_the_making),
+            _ => now,
+        })
+    }
+
     /// Aggregation never takes away what a new snapshot keeps. One that is begun later has an epoch above the one chosen here, because
     /// both are chosen under the state's lock; one in the making, which not all targets may keep yet, is not passed.
-    fn aggregate<T: TargetStore>(&self, targets: &Targets<T>, no: ContNo, epoch: Epoch) -> Result<u64> {
-        let now = {
-            let state = locked(&self.state);
-            let now = self.now(targets);
-            match state.live(no)?.unfinished {
-                Some(Intent::AddSnapshot(in_the_making)) => now.min(in_the_making),
-                _ => now,
-            }
-        };
+    pub(crate) fn aggregate<T: TargetStore>(&self, targets: &Targets<T>, no: ContNo, epoch: Epoch) -> Result<u64> {
+        let now = self.aggregable(targets, no)?;
         let epoch = if epoch == Epoch::ZERO { now } else { epoch.min(now) };
         let mut total = 0;
         for target in targets.numbers() {
@@ -546,6 +551,9 @@ fn ask_state<T: TargetStore>(
         }
         PoolVerb::ContList => Ok(PoolReply::Conts(state.list())),
         PoolVerb::ContSetProps(no, props) => change::set_props(targets, state, no, props, asked).map(done),
+        PoolVerb::ContSetQuota(no, uid, limits) => {
+            quota::set(targets, state, no, (uid, limits), asked).map(done)
+        }
         PoolVerb::ContProps(no, ids) => state.props(no, &ids).map(PoolReply::Props),
         PoolVerb::SetAttrs(no, attrs) => change::set_attrs(targets, state, no, &attrs, asked).map(done),
         PoolVerb::Attr(no, name) => change::attr(targets, state, no, &name).map(PoolReply::Attr),
@@ -568,6 +576,7 @@ fn ask_state<T: TargetStore>(
         | PoolVerb::Rollback(..)
         | PoolVerb::Query
         | PoolVerb::ContQuery(_)
+        | PoolVerb::ContQuota(_)
         | PoolVerb::TxBegin
         | PoolVerb::TxCommit(_)
         | PoolVerb::Aggregate(..)

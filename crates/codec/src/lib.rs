@@ -5,6 +5,7 @@
 //! - [`Transport`] between `client` and whatever serves a pool.
 //! - [`Way`] how whoever asks waits for the answers.
 //! - [`wire`] the same messages as frames, for whoever is in another process.
+//! - [`quota`] what counts against the limits of a container.
 //! - [`acl`] who may do what with a container; [`evictions`] how often handles on it were taken.
 //! - [`order`] the byte order of keys, shared by index, runs and anchors.
 //!
@@ -24,6 +25,7 @@ mod logged_version;
 pub mod manifest;
 pub mod order;
 pub mod pool;
+pub mod quota;
 pub mod run_block;
 pub mod run_footer;
 pub mod superblock;

@@ -5,11 +5,12 @@
 use crate::bytes::{Reader, put_len};
 use crate::log_body::{TX_BYTES, decode_tx, encode_tx};
 use crate::order::HashKey;
+use crate::quota::{Charge, Charges};
 use crate::verb::{ContSpec, Usage};
 use dolmen_types::{ContNo, Credentials, Durability, Epoch, TargetNo, TxId, limits};
 
 const MAGIC: u64 = 0x5453_4654_4e4d_4c44;
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Frames that a log has had at the most when it is opened: a million of them a second for a hundred thousand years.
 pub const LOG_SEQUENCE_MAX: u64 = u64::MAX / 4;
@@ -123,6 +124,8 @@ pub struct ContState {
     pub destroyed: bool,
     /// Usage.
     pub usage: Usage,
+    /// What counts against limits, by the number of the credentials that wrote it.
+    pub charges: Charges,
     /// Snapshots, ascending.
     pub snapshots: Vec<Epoch>,
     /// Rollbacks `(to, at)`, ascending by `at`.
@@ -252,7 +255,7 @@ impl Manifest {
             bulk_segments: list(&mut r, 8, |r| {
                 Some(BulkSegmentInfo { number: r.u32()?, bitmap: list(r, 8, |r| r.u64())? })
             })?,
-            conts: list(&mut r, 64, cont)?,
+            conts: list(&mut r, 68, cont)?,
             clients: list(&mut r, 36, client)?,
             floors: list(&mut r, 28, |r| {
                 Some(FloorInfo { uid: r.u32()?, client: r.u128()?, oldest: r.u64()? })
@@ -311,6 +314,11 @@ fn put_cont(out: &mut Vec<u8>, cont: &ContState) {
     {
         out.extend_from_slice(&count.to_le_bytes());
     }
+    put_list(out, cont.charges.list(), |out, (cred, charge)| {
+        out.extend_from_slice(&cred.to_le_bytes());
+        out.extend_from_slice(&charge.bytes.to_le_bytes());
+        out.extend_from_slice(&charge.files.to_le_bytes());
+    });
     put_list(out, &cont.snapshots, |out, epoch| out.extend_from_slice(&epoch.0.to_le_bytes()));
     put_list(out, &cont.rollbacks, |out, &(to, at)| put_pair(out, &(to.0, at)));
 }
@@ -353,6 +361,10 @@ fn cont(r: &mut Reader<'_>) -> Option<ContState> {
             bulk_bytes: r.u64()?,
             small_bytes: r.u64()?,
         },
+        charges: Charges::of_list(
+            list(r, 20, |r| Some((r.u32()?, Charge { bytes: r.u64()?, files: r.u64()? })))?,
+            USAGE_MAX,
+        )?,
         snapshots: list(r, 8, |r| r.u64().map(Epoch))?,
         rollbacks: list(r, 16, |r| Some((Epoch(r.u64()?), Epoch(r.u64()?))))?,
     })
@@ -362,6 +374,12 @@ fn cont(r: &mut Reader<'_>) -> Option<ContState> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn charges(cred: u32, bytes: u64, files: u64) -> Charges {
+        let mut charges = Charges::default();
+        charges.add(cred, Charge { bytes, files });
+        charges
+    }
 
     fn example() -> Manifest {
         Manifest {
@@ -380,6 +398,7 @@ mod tests {
                 aggregated: Epoch(18),
                 destroyed: true,
                 usage: Usage { versions: 19, value_bytes: 20, bulk_bytes: 21, small_bytes: 22 },
+                charges: charges(49, 50, 51),
                 snapshots: vec![Epoch(23)],
                 rollbacks: vec![(Epoch(24), Epoch(25))],
             }],
@@ -442,6 +461,8 @@ mod tests {
         assert!(refused(|manifest, number| manifest.conts[0].usage.value_bytes = number, USAGE_MAX));
         assert!(refused(|manifest, number| manifest.conts[0].usage.bulk_bytes = number, USAGE_MAX));
         assert!(refused(|manifest, number| manifest.conts[0].usage.small_bytes = number, USAGE_MAX));
+        assert!(refused(|manifest, number| manifest.conts[0].charges = charges(1, number, 0), USAGE_MAX));
+        assert!(refused(|manifest, number| manifest.conts[0].charges = charges(1, 0, number), USAGE_MAX));
     }
 
     proptest! {

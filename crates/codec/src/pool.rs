@@ -2,6 +2,7 @@
 
 use crate::lock::{LockAsk, LockReply};
 use crate::order::HashKey;
+use crate::quota::{Limits, Report};
 use crate::verb::{Audit, Mutation, SpaceReport, Usage};
 use dolmen_types::{ContNo, Epoch, Label, PoolMap, PropId, Props, TargetNo, TxId, Uuid};
 
@@ -45,6 +46,12 @@ pub enum PoolVerb<'a> {
     ContList,
     /// Everything about a container, usage over all targets included. Answer: [`PoolReply::ContInfo`].
     ContQuery(ContNo),
+    /// What is used of a container and what may be, by user. Answer: [`PoolReply::Quota`]; `Invalid(Engines)` of a pool that is
+    /// spread over several.
+    ContQuota(ContNo),
+    /// Sets the limits of a container, or of a user in it, if one is named; 0 lifts one. Answer: [`PoolReply::Done`];
+    /// `Invalid(Count)` if too many users have some; as [`Self::ContQuota`].
+    ContSetQuota(ContNo, Option<u32>, Limits),
     /// Sets properties. Answer: [`PoolReply::Done`].
     ContSetProps(ContNo, Props),
     /// Reads properties; an empty list asks for all. Answer: [`PoolReply::Props`].
@@ -243,6 +250,8 @@ pub enum PoolReply {
     Aggregated(u64),
     /// Audits by target.
     Audits(Vec<Audit>),
+    /// What is used, and what may be.
+    Quota(Box<Report>),
     /// What is told of locks.
     Lock(LockReply),
     /// Done.

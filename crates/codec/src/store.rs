@@ -1,7 +1,9 @@
 //! `TargetStore`: the one trait between `cluster` and whatever stores one target's data.
 
+use crate::quota::{Account, Charge};
 use crate::verb::{Reply, Verb};
-use dolmen_types::{ContNo, Error, Head, IoBuf};
+use dolmen_types::{ContNo, Error, Head, Invalid, IoBuf};
+use std::sync::Arc;
 
 /// One operation on its way to a target.
 #[derive(Debug)]
@@ -53,4 +55,24 @@ pub trait TargetStore: Send {
 
     /// Does one bounded piece of background work (checkpoint, merge, aggregation, scrub).
     fn step(&mut self) -> Progress;
+
+    /// From now on keeps an account of a container that it shares with others in this process: counts in it what is there, and
+    /// asks it before it adds anything. The one that it has already stays.
+    ///
+    /// # Errors
+    /// `NoContainer`; `Invalid(Engines)` of a store that is in another process.
+    fn keep_account(&mut self, cont: ContNo, account: &Arc<Account>) -> Result<(), Error> {
+        let _ = (cont, account);
+        Err(Invalid::Engines.into())
+    }
+
+    /// What the versions of a container count here, by user, in any order and maybe in several parts; with what transactions have
+    /// prepared.
+    ///
+    /// # Errors
+    /// As of `keep_account`.
+    fn charges(&mut self, cont: ContNo) -> Result<Vec<(u32, Charge)>, Error> {
+        let _ = cont;
+        Err(Invalid::Engines.into())
+    }
 }

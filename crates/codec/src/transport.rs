@@ -73,6 +73,7 @@ impl Ask<'_> {
                     | PoolVerb::Lock(..)
                     | PoolVerb::Leases(..)
                     | PoolVerb::ContQuery(_)
+                    | PoolVerb::ContQuota(_)
                     | PoolVerb::ContProps(..)
                     | PoolVerb::Attr(..)
                     | PoolVerb::AttrNames(_)

@@ -930,6 +930,9 @@ impl Target {
                 crate::drops::subtract(&mut known.state.usage, gone);
             }
         }
+        for (&(no, cred), &gone) in &drops.charges {
+            self.uncharge(no, cred, gone);
+        }
         for (&segment, &bytes) in drops.log.iter() {
             self.store.log.remove_live(segment, bytes);
         }

@@ -9,6 +9,7 @@ use crate::store::resolve;
 use crate::target::Target;
 use crate::tree::key::split_typed;
 use dolmen_codec::log_body::logged_bytes_of;
+use dolmen_codec::quota::{Charges, charge_of};
 use dolmen_codec::verb::{Audit, Finding, Usage};
 use dolmen_codec::version::ValuePlace;
 use dolmen_types::{ContNo, Epoch, Error, Key, Oid, Place, Recx, crc32c, limits};
@@ -88,6 +89,8 @@ struct Sums {
     live: BTreeMap<u32, u64>,
     /// What the versions of each container take.
     usage: BTreeMap<ContNo, Usage>,
+    /// What these count against limits.
+    charges: BTreeMap<ContNo, Charges>,
     /// Whether something is in none of these because it could not be read.
     is_short: bool,
     /// Values in the log not verified yet, and the key of the first.
@@ -147,7 +150,7 @@ impl Target {
         // Nobody knows what it refers to that could not be read.
         if damaged.is_empty() && !sums.is_short {
             self.audit_units(&sums.units, &mut sums.audit);
-            self.audit_accounts(&sums.live, &sums.usage, &mut sums.audit);
+            self.audit_accounts(&sums.live, (&sums.usage, &sums.charges), &mut sums.audit);
         }
         for (run, offset) in damaged {
             sums.audit.note(finding("run", run, offset, "run-block"));
@@ -202,6 +205,8 @@ impl Target {
         let value_bytes = u64::from(version.value_bytes);
         usage.versions += 1;
         usage.value_bytes += value_bytes;
+        let charge = charge_of(version.dkey, version.akey, version.recx.index, version.value_bytes);
+        sums.charges.entry(parts.cont).or_default().add(version.cred, charge);
         match value {
             ValuePlace::Log { .. } => usage.small_bytes += value_bytes,
             _ => usage.bulk_bytes += u64::from(crate::bulk::units(value_bytes)) * limits::BULK_UNIT_BYTES,
@@ -398,7 +403,12 @@ impl Target {
         }
     }
 
-    fn audit_accounts(&self, live: &BTreeMap<u32, u64>, usage: &BTreeMap<ContNo, Usage>, audit: &mut Audit) {
+    fn audit_accounts(
+        &self,
+        live: &BTreeMap<u32, u64>,
+        (usage, charges): (&BTreeMap<ContNo, Usage>, &BTreeMap<ContNo, Charges>),
+        audit: &mut Audit,
+    ) {
         // What a merge under way has moved is referred to once it is complete.
         let moved = self.checkpoint.merge.as_ref().map(|merge| &merge.drops().moved);
         for (&number, segment) in self.store.log.segments.iter() {
@@ -410,7 +420,8 @@ impl Target {
         }
         for cont in self.conts.iter().filter(|cont| !cont.state.destroyed) {
             let counted = usage.get(&cont.state.no).copied().unwrap_or_default();
-            if counted != cont.state.usage {
+            let charged = charges.get(&cont.state.no).cloned().unwrap_or_default();
+            if counted != cont.state.usage || charged != cont.state.charges {
                 audit.note(finding("manifest", u64::from(cont.state.no.0), 0, "usage"));
             }
         }

@@ -312,6 +312,11 @@ impl Base {
                 crate::drops::subtract(&mut state.usage, usage);
             }
         }
+        for (&(no, cred), &charge) in &drops.charges {
+            if let Some(state) = self.conts.iter_mut().find(|state| state.no == no) {
+                state.charges.subtract(cred, charge);
+            }
+        }
         for (&segment, &bytes) in drops.moved.iter() {
             self.change_live(segment, |live| live.checked_add(bytes));
         }
@@ -348,6 +353,10 @@ impl Base {
         drops.log.iter().all(|(&number, &bytes)| bytes <= live(number))
             && drops.bulk.iter().all(|(&number, units)| used(number, units))
             && drops.usage.iter().all(|(&no, gone)| counted(no, gone))
+            && drops.charges.iter().all(|(&(no, cred), &gone)| {
+                let state = self.conts.iter().find(|state| state.no == no);
+                state.is_none_or(|state| state.charges.covers(cred, gone))
+            })
     }
 }
 

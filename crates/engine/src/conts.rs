@@ -2,10 +2,12 @@
 
 use dolmen_codec::log_body::ContEvent;
 use dolmen_codec::manifest::ContState;
+use dolmen_codec::quota::{Account, Charges};
 use dolmen_codec::verb::{ContSpec, Usage};
 use dolmen_types::{ContNo, Epoch, Error};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What a read at one epoch sees: everything up to it but what rollbacks have hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub(crate) struct Cont {
     /// Whatever there is at or below the aggregated horizon stands in frames before this sequence number: later ones
     /// are above it.
     pub(crate) aggregated_before: u64,
+    /// Shared by the targets of this process, if the container has limits.
+    pub(crate) account: Option<Arc<Account>>,
 }
 
 impl Cont {
@@ -50,10 +54,11 @@ impl Cont {
             aggregated: Epoch::ZERO,
             destroyed: false,
             usage: Usage::default(),
+            charges: Charges::default(),
             snapshots: Vec::new(),
             rollbacks: Vec::new(),
         };
-        Self { state, changed: 0, aggregated_before: 0 }
+        Self { state, changed: 0, aggregated_before: 0, account: None }
     }
 
     /// What a read at `at` sees.
@@ -109,7 +114,12 @@ pub(crate) struct Conts {
 
 impl Conts {
     pub(crate) fn from_manifest(states: &[ContState]) -> Self {
-        let known = |state: &ContState| Cont { state: state.clone(), changed: 0, aggregated_before: 0 };
+        let known = |state: &ContState| Cont {
+            state: state.clone(),
+            changed: 0,
+            aggregated_before: 0,
+            account: None,
+        };
         Self { by_no: states.iter().map(|state| (state.no, known(state))).collect() }
     }
 

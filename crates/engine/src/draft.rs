@@ -3,6 +3,7 @@
 use crate::bulk::BulkPlace;
 use crate::path::Depth;
 use dolmen_codec::digest::WriteDigest;
+use dolmen_codec::quota::{Charge, charge_of};
 use dolmen_codec::verb::{NewValue, Payload, Punch, PunchScope, Update};
 use dolmen_codec::version::{ValuePlace, Version, VersionKind, chunk_bytes};
 use dolmen_types::{Cond, ContNo, Error, Invalid, Key, Oid, Recx, crc32c, limits};
@@ -237,6 +238,12 @@ fn check_extents(extents: &[Recx], window: u64) -> Result<(), Error> {
 }
 
 impl Draft<'_> {
+    /// What it counts against limits.
+    #[inline]
+    pub(crate) fn charge(&self, dkey: &[u8]) -> Charge {
+        charge_of(dkey, &self.akey, self.recx.index, self.value_bytes)
+    }
+
     /// The version record that the log holds of it.
     pub(crate) fn version<'v>(&'v self, dkey: &'v [u8], minor: u16, cred: u32) -> Version<'v> {
         let place = match &self.data {

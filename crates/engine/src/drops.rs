@@ -3,6 +3,7 @@
 
 use crate::numbered::Numbered;
 use dolmen_codec::log_body::logged_bytes_of;
+use dolmen_codec::quota::{Charge, charge_of};
 use dolmen_codec::verb::Usage;
 use dolmen_codec::version::{ValuePlace, Version};
 use dolmen_types::{ContNo, limits};
@@ -13,6 +14,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Drops {
     /// Accounts of the versions left out.
     pub(crate) usage: BTreeMap<ContNo, Usage>,
+    /// What these count against limits, by the number of the credentials.
+    pub(crate) charges: BTreeMap<(ContNo, u32), Charge>,
     /// Bytes of log segments that nothing refers to any more.
     pub(crate) log: Numbered<u64>,
     /// Bytes of log segments that moved values take there.
@@ -31,6 +34,11 @@ impl Drops {
         let usage = self.usage.entry(cont).or_default();
         usage.versions += 1;
         usage.value_bytes += bytes;
+        let charge = charge_of(version.dkey, version.akey, version.recx.index, version.value_bytes);
+        if !charge.is_none() {
+            let charged = self.charges.entry((cont, version.cred)).or_default();
+            *charged = charged.plus(charge);
+        }
         match version.place {
             ValuePlace::Bulk { segment, unit } => {
                 let count = crate::bulk::units(bytes);
@@ -53,7 +61,7 @@ impl Drops {
     /// Memory, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         const ENTRY_BYTES: usize = 48;
-        let entries = self.usage.len() + self.log.len() + self.moved.len() + self.bulk.len();
+        let entries = self.usage.len() + self.charges.len() + self.log.len() + self.moved.len() + self.bulk.len();
         let bitmaps: usize = self.bulk.values().map(|words| words.capacity() * 8).sum();
         (entries * ENTRY_BYTES + bitmaps) as u64
     }

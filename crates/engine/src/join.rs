@@ -14,6 +14,7 @@ use crate::target::Target;
 use crate::update::offset_place;
 use dolmen_codec::log_body::WriteHead;
 use dolmen_codec::log_frame::LogKind;
+use dolmen_codec::quota::charge_of;
 use dolmen_codec::version::{ValuePlace, Version, VersionKind, chunk_bytes};
 use dolmen_types::{ContNo, Epoch, Error, Key, Oid, Recx, crc32c, limits};
 use smallvec::SmallVec;
@@ -151,6 +152,7 @@ impl Target {
             place: ValuePlace::Inline,
             sums: &sums,
         };
+        let charge = charge_of(&dkey, &akey, recx.index, joined.value_bytes);
         let head = WriteHead::of_nobody(last.stamp.epoch, cont, oid);
         self.make_room(head.encoded_bytes() + joined.logged_head_bytes() + value.len(), Need::Data)?;
         let appended = self.store.log.append(LogKind::Write, |out| {
@@ -163,6 +165,7 @@ impl Target {
         path.object(cont, secret, oid)?;
         let place = offset_place(appended.body, head.encoded_bytes());
         self.index_version(&mut path, Depth::Akey, &dkey, &akey, last.stamp, place)?;
+        self.count_joined(cont, cred, charge);
         // It is older than it looks: a punch may have come since, and an array of another record size.
         self.store.record_sizes.removed(&path);
         self.store.put_path(path);

@@ -39,6 +39,7 @@ mod open;
 mod path;
 mod prefixes;
 mod query;
+mod quota;
 mod reach;
 mod readers;
 mod ready;

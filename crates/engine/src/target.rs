@@ -19,12 +19,14 @@ use crate::space::Need;
 use crate::store::Store;
 use crate::tx::Txs;
 use crate::update::{Pending, Work};
+use dolmen_codec::quota::{Account, Charge};
 use dolmen_codec::verb::{Mutation, Reply, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::{Disk, Io, IoDone, IoOp};
 use dolmen_types::{ContNo, Credentials, Durability, Error, Head, Invalid, IoBuf, limits};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Tokens of flushes; those of bulk writes count up from zero and never get here.
 const FLUSH_TOKEN: u64 = u64::MAX;
@@ -120,6 +122,14 @@ impl TargetStore for Target {
         // Of a target that nobody asks the clock goes on, too.
         self.epochs.tick();
         self.background_step()
+    }
+
+    fn keep_account(&mut self, cont: ContNo, account: &Arc<Account>) -> Result<(), Error> {
+        self.begin_account(cont, account)
+    }
+
+    fn charges(&mut self, cont: ContNo) -> Result<Vec<(u32, Charge)>, Error> {
+        self.charges_by_user(cont)
     }
 }
 

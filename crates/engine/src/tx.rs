@@ -12,6 +12,7 @@ use crate::draft::{Draft, Drafts};
 use crate::log::LogPlace;
 use crate::marks::Scope;
 use crate::path::{Depth, Path};
+use crate::quota::Reserving;
 use crate::space::Need;
 use crate::target::Target;
 use crate::update::{BulkWrites, Pending, Work, offset_place};
@@ -356,6 +357,7 @@ impl Target {
         let (body_bytes, need) = room_of(request, parts);
         let asker = self.asker(head)?;
         self.make_room_behind(asker.frame_bytes(), body_bytes, need)?;
+        self.reserve_parts(head, cont, request, parts)?;
         let (cred, client) = self.introduce(head, asker);
         let alone = request.participants.len() == 1 && request.participants[0] == self.config.target;
         let record = PrepareHead {
@@ -398,6 +400,23 @@ impl Target {
             self.txs.prepared.insert(request.tx, prepared);
         }
         Ok((appended.sequence, durability))
+    }
+
+    /// Reserves what all parts add, if the container has limits.
+    fn reserve_parts(
+        &mut self,
+        head: &Head,
+        cont: ContNo,
+        request: &PrepareParts,
+        parts: &[(Oid, Drafts<'_>)],
+    ) -> Result<(), Error> {
+        let known = self.conts.find(cont)?;
+        let Some(account) = known.account.clone() else { return Ok(()) };
+        let (view, secret) = (known.view(request.epoch), known.state.spec.hash_key);
+        let write =
+            Reserving { uid: head.cred.uid, tx: Some(request.tx), cont, secret, view: &view };
+        let parts: Vec<_> = parts.iter().map(|(oid, drafts)| (*oid, drafts)).collect();
+        self.reserve(&account, &write, &parts)
     }
 
     /// Everything that may refuse a prepare. Nothing is changed.
@@ -678,6 +697,7 @@ impl Target {
         self.make_room(TX_BYTES, Need::Removal)?;
         let appended = self.store.log.append(LogKind::Abort, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
+        self.release_prepared(&prepared);
         self.drop_prepared(&prepared);
         self.begin_decision(&prepared);
         self.note_aborted(&prepared)?;

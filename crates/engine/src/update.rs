@@ -6,12 +6,14 @@ use crate::index::version_in_log;
 use crate::log::LogPlace;
 use crate::marks::Scope;
 use crate::path::{Depth, Path};
+use crate::quota::Reserving;
 use crate::space::{CEILING_FRAME_BYTES, CLIENT_FRAME_BYTES, CRED_FRAME_BYTES, Need};
 use crate::target::Target;
 use crate::tx::PrepareParts;
 use dolmen_codec::log_body::{WriteHead, encode_cred, logged_bytes};
 use dolmen_codec::log_frame::LogKind;
 use dolmen_codec::manifest::ResultInfo;
+use dolmen_codec::quota::{Charge, charge_of};
 use dolmen_codec::verb::{INTENT_AKEY, Reply};
 use dolmen_codec::version::{ValuePlace, VersionKind};
 use dolmen_env::{Io, IoOp};
@@ -86,6 +88,9 @@ struct Facts {
     value_bytes: u32,
     /// Length of the raw keys.
     raw_len: usize,
+    /// The number of the credentials that wrote it, and what it counts against their limits.
+    cred: u32,
+    charge: Charge,
     /// The segment that holds a small value.
     small_in: Option<u32>,
 }
@@ -246,6 +251,7 @@ impl Target {
         let known = self.conts.find(cont)?;
         let spec = known.state.spec;
         let view = known.view(Epoch::MAX);
+        let account = known.account.clone();
         let mut path = self.store.take_path();
         path.object(cont, spec.hash_key, oid)?;
         self.txs.refuse_undecided_write(cont, oid, drafts)?;
@@ -255,6 +261,10 @@ impl Target {
         let ceiling = self.epochs.due_ceiling();
         let side_bytes = asker.frame_bytes() + ceiling.map_or(0, |_| CEILING_FRAME_BYTES);
         self.make_room_behind(side_bytes, WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.need(cont))?;
+        if let Some(account) = account {
+            let write = Reserving { uid: head.cred.uid, tx: None, cont, secret: spec.hash_key, view: &view };
+            self.reserve(&account, &write, &[(oid, drafts)])?;
+        }
         let (cred, client) = self.introduce(head, asker);
         if let Some(ceiling) = ceiling {
             self.log_ceiling(ceiling);
@@ -279,7 +289,7 @@ impl Target {
         self.first_is_sole = is_sole;
         for (draft, at) in drafts.items.iter().zip(&written) {
             let place = offset_place(appended.body, at.offset);
-            self.settle_draft(&mut path, draft, &drafts.dkey, stamp, place)?;
+            self.settle_draft(&mut path, draft, (&drafts.dkey, cred), stamp, place)?;
         }
         self.first_version = None;
         path.up(Depth::Object);
@@ -296,7 +306,7 @@ impl Target {
         &mut self,
         path: &mut Path,
         draft: &Draft<'_>,
-        dkey: &[u8],
+        (dkey, cred): (&[u8], u32),
         stamp: Stamp,
         place: LogPlace,
     ) -> Result<(), Error> {
@@ -310,6 +320,8 @@ impl Target {
             record_bytes: draft.record_bytes,
             value_bytes: draft.value_bytes,
             raw_len: dkey.len() + draft.akey.len(),
+            cred,
+            charge: draft.charge(dkey),
             small_in: draft.is_inline().then_some(place.segment),
         };
         assert!(self.index_facts(path, draft.depth, &facts, stamp, place), "a version is written once");
@@ -337,6 +349,8 @@ impl Target {
             record_bytes: version.record_bytes,
             value_bytes: version.value_bytes,
             raw_len: version.dkey.len() + version.akey.len(),
+            cred: version.cred,
+            charge: charge_of(version.dkey, version.akey, version.recx.index, version.value_bytes),
             small_in: match value {
                 ValuePlace::Log { segment, .. } => Some(segment),
                 ValuePlace::None | ValuePlace::Inline | ValuePlace::Bulk { .. } => None,
@@ -359,7 +373,7 @@ impl Target {
         stamp: Stamp,
         place: LogPlace,
     ) -> bool {
-        let Facts { kind, index, record_bytes, value_bytes, raw_len, small_in } = *facts;
+        let Facts { kind, index, record_bytes, value_bytes, raw_len, cred, charge, small_in } = *facts;
         let prefix = path.key.mark();
         path.key.tail(kind, index, stamp);
         let is_new = self.store.index.insert(&path.key, prefix.len(), kind, place);
@@ -382,6 +396,7 @@ impl Target {
         if value_bytes > 0
             && let Some(cont) = self.conts.any_mut(path.cont)
         {
+            cont.state.charges.add(cred, charge);
             let usage = &mut cont.state.usage;
             usage.versions += 1;
             usage.value_bytes += u64::from(value_bytes);

@@ -44,6 +44,8 @@ pub enum Invalid {
     Argument,
     /// New credentials where a target already keeps as many different ones as it can.
     Credentials,
+    /// A quota in a pool whose targets are at several engines.
+    Engines,
 }
 
 /// Where on a device something is wrong, in the words of whoever stored it.
@@ -168,6 +170,8 @@ pub enum Error {
     },
     /// The handle on the container has ended: it was taken away, or closed.
     NoHandle,
+    /// A limit of the container or of the user is reached; nothing was changed.
+    QuotaLimit,
 }
 
 impl Error {
@@ -201,6 +205,7 @@ impl Error {
             Self::HashCollision => 1025,
             Self::Unreachable { .. } => 1006,
             Self::NoHandle => 1002,
+            Self::QuotaLimit => 1046,
         }
     }
 }
@@ -225,6 +230,7 @@ impl fmt::Display for Invalid {
             Self::Layout => "the layout is of another version of Dolmen, which this one does not read",
             Self::Argument => "a number is outside its range",
             Self::Credentials => "the target keeps as many different credentials as it can",
+            Self::Engines => "a pool on several engines has no quotas",
         })
     }
 }
@@ -292,6 +298,7 @@ impl fmt::Display for Error {
                 write!(f, "engine {rank} does not answer; see that its daemon runs, then try again")
             }
             Self::NoHandle => f.write_str("the handle on the container was taken away; open it again"),
+            Self::QuotaLimit => f.write_str("the quota of the container, or of the user in it, is used up"),
         }
     }
 }

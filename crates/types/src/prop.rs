@@ -42,6 +42,8 @@ impl PropId {
     pub const CO_OPENED: Self = Self(0x1_0003);
     /// Epoch at which what is on record of a container was changed last, or a handle on it closed: as the last.
     pub const CO_CHANGED: Self = Self(0x1_0004);
+    /// Limits of a container and of its users: of Dolmen's service alone, which is asked for them by verbs of their own.
+    pub const CO_QUOTA: Self = Self(0x1_0005);
 }
 
 /// A property's value.

@@ -332,6 +332,7 @@ pub(super) fn destroy<T: TargetStore>(
     }
     intend_and_tell(targets, state, no, Intent::Destroy, (asked, Answer::Done))?;
     state.hide(no);
+    targets.accounts().forget(no);
     or_later(finish(targets, state, no))
 }
 
@@ -371,6 +372,19 @@ pub(super) fn set_props<T: TargetStore>(
     if let Some(cont) = state.conts.get_mut(&no) {
         cont.record = record;
     }
+    Ok(())
+}
+
+/// Puts the record of a container in the place of that which it has.
+pub(super) fn put_record<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: ContNo,
+    record: ContRecord,
+    told: (Asked, Answer),
+) -> Result<()> {
+    change(targets, state, no, &[(META, Some(&record.encode()))], told)?;
+    state.conts.get_mut(&no).ok_or(Error::NoContainer)?.record = record;
     Ok(())
 }
 

@@ -85,11 +85,12 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// What is answered of a container. The access control list is left out, as it may be long: who asks again is told the one
+    /// What is answered of a container. The access control list is left out, as it may be long, and limits, which are not told: who asks again is told the one
     /// that holds then. Evictions are all there: whoever has the connections takes handles by them, and leaves out what is not
     /// for who has asked.
     pub(crate) fn cont(no: ContNo, mut record: ContRecord) -> Self {
         record.props.remove(&PropId::CO_ACL);
+        record.props.remove(&PropId::CO_QUOTA);
         Self::Cont(no, Box::new(record))
     }
 }

@@ -371,6 +371,7 @@ pub(super) fn is_change(verb: &PoolVerb<'_>) -> bool {
             | PoolVerb::ContEvict(..)
             | PoolVerb::SetProps(_)
             | PoolVerb::ContSetProps(..)
+            | PoolVerb::ContSetQuota(..)
             | PoolVerb::SetAttrs(..)
             | PoolVerb::RemoveAttrs(..)
             | PoolVerb::SnapCreate(..)

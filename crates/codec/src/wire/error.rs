@@ -22,6 +22,7 @@ choice!(Invalid {
     Layout = 15,
     Argument = 16,
     Credentials = 17,
+    Engines = 18,
 });
 
 /// Which error: DAOS's numbers do not tell all of them apart. Persistent: never renumber.
@@ -63,7 +64,8 @@ impl Field for Error {
             | Self::NotDirectory
             | Self::IsDirectory
             | Self::HashCollision
-            | Self::NoHandle => {}
+            | Self::NoHandle
+            | Self::QuotaLimit => {}
         }
     }
 
@@ -94,6 +96,7 @@ impl Field for Error {
             23 => Self::HashCollision,
             24 => Self::Unreachable { rank: r.u32()? },
             25 => Self::NoHandle,
+            26 => Self::QuotaLimit,
             _ => return None,
         })
     }
@@ -126,5 +129,6 @@ fn number_of(error: &Error) -> u8 {
         Error::HashCollision => 23,
         Error::Unreachable { .. } => 24,
         Error::NoHandle => 25,
+        Error::QuotaLimit => 26,
     }
 }

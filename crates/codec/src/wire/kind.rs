@@ -138,6 +138,10 @@ numbered! {
         Evicted = 0x011e,
         /// [`PoolVerb::Leases`](crate::pool::PoolVerb::Leases).
         Leases = 0x0120,
+        /// [`PoolVerb::ContQuota`](crate::pool::PoolVerb::ContQuota).
+        ContQuota = 0x0121,
+        /// [`PoolVerb::ContSetQuota`](crate::pool::PoolVerb::ContSetQuota).
+        ContSetQuota = 0x0122,
         /// [`SystemVerb::Ping`](super::SystemVerb::Ping).
         Ping = 0x0201,
         /// [`SystemVerb::Query`](super::SystemVerb::Query).
@@ -241,6 +245,8 @@ numbered! {
         PoolDone = 0x810d,
         /// [`PoolReply::Lock`](crate::pool::PoolReply::Lock).
         Lock = 0x810e,
+        /// [`PoolReply::Quota`](crate::pool::PoolReply::Quota).
+        Quota = 0x8110,
         /// [`SystemReply::Done`](super::SystemReply::Done).
         SystemDone = 0x8201,
         /// [`SystemReply::System`](super::SystemReply::System).

@@ -7,6 +7,7 @@ use crate::bytes::Reader;
 use crate::lock::{LockRange, LockReply};
 use crate::order::HashKey;
 use crate::pool::{ContHandle, ContInfo, PoolInfo, PoolReply, Snapshot};
+use crate::quota::{Charge, Limits, Report, UserUse};
 use crate::verb::{SpaceReport, Usage};
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, TARGETS_MAX};
 use dolmen_types::{ContNo, Epoch, Label, PoolMap, Props, TargetInfo, TargetState, Uuid};
@@ -16,6 +17,8 @@ choice!(TargetState { Down = 2, UpIn = 4 });
 record!(TargetInfo { rank: u32, state: TargetState });
 record!(ContHandle { no: ContNo, uuid: Uuid, label: Option<Label>, hash_key: HashKey, props: Props });
 record!(ContInfo { cont: ContHandle, handles: u32, snapshots: u32, last_snapshot: Epoch, usage: Usage });
+record!(Charge { bytes: u64, files: u64 });
+record!(UserUse { uid: u32, used: Charge, limits: Limits });
 record!(Snapshot { epoch: Epoch, name: Option<String> });
 
 /// What is told of locks. Persistent: never renumber.
@@ -65,6 +68,21 @@ impl Field for PoolMap {
     }
 }
 
+impl Field for Report {
+    const BYTES_MIN: usize = Charge::BYTES_MIN + Limits::BYTES_MIN + 4;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(&self.used);
+        w.put(&self.limits);
+        w.list(&self.users, FRAME_BODY_BYTES_MAX);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        let (used, limits) = (Charge::read(r)?, Limits::read(r)?);
+        Some(Self { used, limits, users: read_list(r, FRAME_BODY_BYTES_MAX)? })
+    }
+}
+
 impl Field for PoolInfo {
     const BYTES_MIN: usize = PoolMap::BYTES_MIN + 1 + 4 + 8;
 
@@ -100,6 +118,7 @@ pub(super) fn put_pool_reply(w: &mut Writer<'_>, reply: &PoolReply) -> ReplyKind
             put_audits(w, audits);
             ReplyKind::Audits
         }
+        PoolReply::Quota(report) => with(w, ReplyKind::Quota, &**report),
         PoolReply::Lock(lock) => with(w, ReplyKind::Lock, lock),
         PoolReply::Done => ReplyKind::PoolDone,
     }
@@ -130,6 +149,7 @@ pub(super) fn read_pool_reply(kind: ReplyKind, epoch: Epoch, r: &mut Reader<'_>)
         ReplyKind::Oids => PoolReply::Oids(r.u64()?),
         ReplyKind::PoolAggregated => PoolReply::Aggregated(r.u64()?),
         ReplyKind::Audits => PoolReply::Audits(read_list(r, TARGETS_MAX)?),
+        ReplyKind::Quota => PoolReply::Quota(Box::new(Report::read(r)?)),
         ReplyKind::Lock => PoolReply::Lock(LockReply::read(r)?),
         ReplyKind::PoolDone => PoolReply::Done,
         _ => return None,

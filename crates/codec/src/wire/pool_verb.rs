@@ -7,6 +7,7 @@ use super::tx::{put_mutations, read_mutations};
 use crate::bytes::Reader;
 use crate::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange};
 use crate::pool::{ContName, OpenFor, PoolVerb, TxCommit, Whose};
+use crate::quota::Limits;
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, IODS_MAX, TARGETS_MAX};
 use dolmen_types::{ContNo, Epoch, Label, Oid, PropId, PropValue, Props, TargetNo, TxId, Uuid};
 
@@ -87,6 +88,7 @@ choice!(Whose { Own = 0, All = 1 });
 choice!(LockFamily { Range = 0, Whole = 1 });
 choice!(LockKind { Free = 0, Read = 1, Write = 2 });
 choice!(LockAction { Set = 0, Again = 1, Test = 2, Renew = 3, Leave = 4 });
+record!(Limits { bytes: u64, files: u64 });
 record!(LockRange { first: u64, last: u64, kind: LockKind });
 record!(LockAsk {
     holder: Uuid,
@@ -160,6 +162,11 @@ pub(super) fn put_pool_verb<'p>(w: &mut Gather<'_, 'p>, verb: &'p PoolVerb<'_>) 
         PoolVerb::ContDestroy(name, force) => with_two(w, AskKind::ContDestroy, name, force),
         PoolVerb::ContList => AskKind::ContList,
         PoolVerb::ContQuery(cont) => with(w, AskKind::ContQuery, cont),
+        PoolVerb::ContQuota(cont) => with(w, AskKind::ContQuota, cont),
+        PoolVerb::ContSetQuota(cont, uid, limits) => {
+            w.body.put(cont);
+            with_two(w, AskKind::ContSetQuota, uid, limits)
+        }
         PoolVerb::ContSetProps(cont, props) => with_two(w, AskKind::ContSetProps, cont, props),
         PoolVerb::ContProps(cont, ids) => with_list(w, AskKind::ContProps, cont, ids),
         PoolVerb::SetAttrs(cont, attrs) => with_list(w, AskKind::SetAttrs, cont, attrs),
@@ -222,6 +229,8 @@ pub(super) fn read_pool_verb<'p>(kind: AskKind, input: &mut Input<'_, 'p>) -> Op
         AskKind::ContDestroy => PoolVerb::ContDestroy(ContName::read(r)?, bool::read(r)?),
         AskKind::ContList => PoolVerb::ContList,
         AskKind::ContQuery => PoolVerb::ContQuery(ContNo::read(r)?),
+        AskKind::ContQuota => PoolVerb::ContQuota(ContNo::read(r)?),
+        AskKind::ContSetQuota => PoolVerb::ContSetQuota(ContNo::read(r)?, Field::read(r)?, Limits::read(r)?),
         AskKind::ContSetProps => PoolVerb::ContSetProps(ContNo::read(r)?, Props::read(r)?),
         AskKind::ContProps => PoolVerb::ContProps(ContNo::read(r)?, read_list(r, IODS_MAX)?),
         AskKind::SetAttrs => PoolVerb::SetAttrs(Field::read(r)?, read_list(r, IODS_MAX)?),

@@ -23,6 +23,7 @@ mod live;
 mod merges;
 mod open;
 mod pressure;
+mod quota;
 mod reach;
 mod ready;
 mod rest;

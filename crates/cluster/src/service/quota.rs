@@ -1,0 +1,102 @@
+//! Limits of containers: on record, in accounts, and told.
+
+use super::{Asked, Cont, Service, State, change};
+use crate::accounts;
+use crate::dispatch::Targets;
+use crate::drive;
+use crate::inbox::locked;
+use crate::service::record::{Answer, ContRecord};
+use crate::service::store::META;
+use dolmen_codec::TargetStore;
+use dolmen_codec::pool::TxCommit;
+use dolmen_codec::quota::{Limits, Quota, Report, report};
+use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, PropId, PropValue, Result};
+
+impl Cont {
+    /// Its limits; `None` if what is on record is none.
+    fn quota(&self) -> Option<Quota> {
+        match self.record.props.get(&PropId::CO_QUOTA) {
+            Some(PropValue::Bytes(bytes)) => Quota::decode(bytes),
+            Some(_) => None,
+            None => Some(Quota::default()),
+        }
+    }
+}
+
+fn put(record: &mut ContRecord, quota: &Quota) {
+    if quota.is_none() {
+        record.props.remove(&PropId::CO_QUOTA);
+    } else {
+        record.props.insert(PropId::CO_QUOTA, PropValue::Bytes(quota.encode()));
+    }
+}
+
+/// Has targets keep the accounts of containers that have limits.
+///
+/// # Errors
+/// `Corrupt` for limits that cannot be read; those of a target. A container that a target does not know, which an audit finds, has
+/// no limits there: it has nothing there.
+pub(super) fn begin_all<T: TargetStore>(targets: &Targets<T>, state: &State) -> Result<()> {
+    for (&no, cont) in state.conts.iter().filter(|(_, cont)| cont.is_live()) {
+        let quota = cont.quota().ok_or_else(|| super::store::damaged(no, META))?;
+        if !quota.is_none() {
+            match targets.begin_account(no) {
+                Ok(account) => account.limit(quota),
+                Err(Error::NoContainer) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sets limits, of all users together or of one.
+pub(super) fn set<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: ContNo,
+    (uid, limits): (Option<u32>, Limits),
+    asked: Asked,
+) -> Result<()> {
+    let cont = state.live(no)?;
+    let mut quota = cont.quota().ok_or_else(|| super::store::damaged(no, META))?;
+    if !quota.set(uid, limits) {
+        return Err(Invalid::Count.into());
+    }
+    let mut record = cont.record.clone();
+    put(&mut record, &quota);
+    // Before anybody is told that there is a limit all targets count.
+    let account = targets.begin_account(no)?;
+    change::put_record(targets, state, no, record, (asked, Answer::Done))?;
+    account.limit(quota);
+    Ok(())
+}
+
+impl Service {
+    /// What is used of a container, and what may be.
+    pub(super) fn quota<T: TargetStore>(&self, targets: &Targets<T>, no: ContNo) -> Result<Report> {
+        locked(&self.state).live(no)?;
+        match targets.accounts().find(no) {
+            Some(account) => Ok(account.report()),
+            None => Ok(report(&Quota::default(), targets.charges(no)?.into_iter())),
+        }
+    }
+
+    /// Commits a transaction. One that a limit refuses is told to restart if what nobody sees was in its way.
+    pub(super) fn commit<T: TargetStore>(
+        &self,
+        targets: &Targets<T>,
+        head: &Head,
+        commit: TxCommit<'_>,
+    ) -> Result<Epoch> {
+        let cont = commit.cont;
+        let limited = targets.accounts().find(cont).map(|account| (account, accounts::adds(&commit)));
+        let result = drive::commit(targets, head, commit);
+        let Some((account, adds)) = limited.filter(|_| accounts::is_limit(&result)) else { return result };
+        self.aggregate(targets, cont, Epoch::ZERO)?;
+        if account.fits(head.cred.uid, None, adds) {
+            return Err(Error::TxRestart { after: self.now(targets) });
+        }
+        result
+    }
+}

@@ -1,0 +1,425 @@
+//! What counts against the limits of a container, and the account that its targets in one process share.
+//!
+//! Invariants: a version is charged by `charge_of` alone, when it is written, dropped and audited; what is used of a container
+//! is the sum over its users; nothing is given back that was not charged.
+
+use crate::verb::{Mutation, NewValue, PunchScope};
+use dolmen_types::{Error, KeyKind, TxId};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The akey of the record of a name in a file system.
+//= daos:src/include/daos_fs.h DFS_INODE akey
+pub const INODE_AKEY: &[u8] = b"DFS_INODE";
+/// What the akeys of other records of names begin with, and the dkey of a companion, which is no name.
+pub const RECORD_PREFIX: &[u8] = b"DLM_";
+/// The dkey with what the names of one file share.
+pub const COMPANION_DKEY: &[u8] = b"DLM_COMPANION";
+/// Records of names up to this size count as the file that they are of: a record with the target of most symbolic links.
+pub const RECORD_BYTES_MAX: u64 = 1024;
+/// Users of one container that may have limits.
+pub const USERS_MAX: usize = 4096;
+
+/// What versions count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Charge {
+    /// Bytes of values.
+    pub bytes: u64,
+    /// Names of files.
+    pub files: u64,
+}
+
+impl Charge {
+    /// Nothing.
+    pub const NONE: Self = Self { bytes: 0, files: 0 };
+
+    /// Whether it is nothing.
+    #[inline]
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self == Self::NONE
+    }
+
+    /// Both together.
+    #[inline]
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            files: self.files.saturating_add(other.files),
+        }
+    }
+
+    /// What is left without `other`.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(other.bytes),
+            files: self.files.saturating_sub(other.files),
+        }
+    }
+
+    /// Whether `other` is a part of it.
+    #[must_use]
+    pub fn covers(self, other: Self) -> bool {
+        other.bytes <= self.bytes && other.files <= self.files
+    }
+}
+
+/// What a version under these keys counts, which begins at record `index` of its array.
+#[inline]
+#[must_use]
+pub fn charge_of(dkey: &[u8], akey: &[u8], index: u64, value_bytes: u32) -> Charge {
+    let bytes = u64::from(value_bytes);
+    let is_inode = akey == INODE_AKEY;
+    if bytes == 0 || (!is_inode && !akey.starts_with(RECORD_PREFIX)) {
+        return Charge { bytes, files: 0 };
+    }
+    let is_name = is_inode && index == 0 && dkey != COMPANION_DKEY;
+    Charge { bytes: if bytes > RECORD_BYTES_MAX { bytes } else { 0 }, files: u64::from(is_name) }
+}
+
+/// What a mutation counts, as far as it adds anything.
+#[must_use]
+pub fn charge_of_mutation(mutation: &Mutation<'_>) -> Charge {
+    let Mutation::Update(update) = mutation else { return Charge::NONE };
+    let mut sum = Charge::NONE;
+    for iod in &update.iods {
+        let mut add = |index, bytes: u64| {
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            sum = sum.plus(charge_of(&update.dkey, &iod.akey, index, bytes));
+        };
+        match &iod.value {
+            NewValue::Single(payload) => add(0, payload.bytes().len() as u64),
+            NewValue::Array { record_bytes, extents, .. } => {
+                extents.iter().for_each(|recx| add(recx.index, record_bytes.saturating_mul(recx.count)));
+            }
+            NewValue::NoSingle | NewValue::Hole { .. } => {}
+        }
+    }
+    sum
+}
+
+/// How many of the names that mutations add stand for others that they remove.
+#[must_use]
+pub fn moves_of<'m, 'p: 'm>(mutations: impl Iterator<Item = &'m Mutation<'p>>) -> u64 {
+    let (mut added, mut removed) = (0, 0);
+    for mutation in mutations {
+        added += charge_of_mutation(mutation).files;
+        if let Mutation::Punch(punch) = mutation
+            && let PunchScope::Dkey(dkey) = &punch.scope
+            && punch.oid.object_type().is_some_and(|kind| kind.dkey_kind() != KeyKind::Uint64)
+            && dkey.as_slice() != COMPANION_DKEY
+        {
+            removed += 1;
+        }
+    }
+    added.min(removed)
+}
+
+/// Limits; 0 for none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Limits {
+    /// Of bytes.
+    pub bytes: u64,
+    /// Of files.
+    pub files: u64,
+}
+
+impl Limits {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Limits of a container and of its users.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Quota {
+    /// Of all together.
+    pub limits: Limits,
+    /// Of users who have any, by number.
+    pub users: BTreeMap<u32, Limits>,
+}
+
+impl Quota {
+    /// Whether there are no limits.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.limits.is_none() && self.users.is_empty()
+    }
+
+    /// Sets the limits of a user, or of all together. Whether there is room for him.
+    #[must_use]
+    pub fn set(&mut self, uid: Option<u32>, limits: Limits) -> bool {
+        match uid {
+            None => self.limits = limits,
+            Some(uid) if limits.is_none() => drop(self.users.remove(&uid)),
+            Some(uid) => {
+                if self.users.len() >= USERS_MAX && !self.users.contains_key(&uid) {
+                    return false;
+                }
+                self.users.insert(uid, limits);
+            }
+        }
+        true
+    }
+
+    /// The bytes that are kept on record: both limits, then user and limits of each, ascending.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16 + 20 * self.users.len());
+        let put = |limits: &Limits, out: &mut Vec<u8>| {
+            out.extend_from_slice(&limits.bytes.to_le_bytes());
+            out.extend_from_slice(&limits.files.to_le_bytes());
+        };
+        put(&self.limits, &mut out);
+        for (uid, limits) in &self.users {
+            out.extend_from_slice(&uid.to_le_bytes());
+            put(limits, &mut out);
+        }
+        out
+    }
+
+    /// `None` if the bytes are no limits.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut r = crate::bytes::Reader::new(bytes);
+        let limits = Limits { bytes: r.u64()?, files: r.u64()? };
+        let mut users = BTreeMap::new();
+        while r.remaining() > 0 {
+            let (uid, of) = (r.u32()?, Limits { bytes: r.u64()?, files: r.u64()? });
+            let is_next = users.last_key_value().is_none_or(|(&last, _)| last < uid);
+            if !is_next || of.is_none() || users.len() >= USERS_MAX {
+                return None;
+            }
+            users.insert(uid, of);
+        }
+        Some(Self { limits, users })
+    }
+}
+
+/// One line of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UserUse {
+    /// The user.
+    pub uid: u32,
+    /// What counts against his limits.
+    pub used: Charge,
+    /// These.
+    pub limits: Limits,
+}
+
+/// What is used of a container, and what may be.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// Of all together.
+    pub used: Charge,
+    /// These.
+    pub limits: Limits,
+    /// Users who have something, or limits, by number.
+    pub users: Vec<UserUse>,
+}
+
+/// What versions of one container count on one target, by the number of the credentials that wrote them.
+///
+/// Invariants: ascending, and nobody with nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Charges(Vec<(u32, Charge)>);
+
+impl Charges {
+    /// A version was written.
+    #[inline]
+    pub fn add(&mut self, cred: u32, charge: Charge) {
+        if charge.is_none() {
+            return;
+        }
+        match self.0.binary_search_by_key(&cred, |one| one.0) {
+            Ok(at) => self.0[at].1 = self.0[at].1.plus(charge),
+            Err(at) => self.0.insert(at, (cred, charge)),
+        }
+    }
+
+    /// Versions were dropped.
+    ///
+    /// REQUIRES: it covers them.
+    pub fn subtract(&mut self, cred: u32, charge: Charge) {
+        if let Ok(at) = self.0.binary_search_by_key(&cred, |one| one.0) {
+            self.0[at].1 = self.0[at].1.less(charge);
+            if self.0[at].1.is_none() {
+                self.0.remove(at);
+            }
+        }
+    }
+
+    /// Whether so much is there of these.
+    #[must_use]
+    pub fn covers(&self, cred: u32, charge: Charge) -> bool {
+        let known = self.0.binary_search_by_key(&cred, |one| one.0).map(|at| self.0[at].1);
+        known.unwrap_or_default().covers(charge)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Charge)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// As they stand in a manifest: `None` unless they ascend and each has something, of `max` at most.
+    pub(crate) fn of_list(list: Vec<(u32, Charge)>, max: u64) -> Option<Self> {
+        let is_right = list.is_sorted_by(|one, next| one.0 < next.0)
+            && list.iter().all(|(_, of)| !of.is_none() && of.bytes <= max && of.files <= max);
+        is_right.then_some(Self(list))
+    }
+
+    pub(crate) fn list(&self) -> &[(u32, Charge)] {
+        &self.0
+    }
+}
+
+/// What a write hides of visible versions, of bytes those that no snapshot shows: of all users, and of its own.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Replaced {
+    /// Of all.
+    pub all: Charge,
+    /// Of the user who writes.
+    pub own: Charge,
+}
+
+/// The account of a container that has limits, or had some, since its pool was opened. Shared by its targets.
+#[derive(Debug, Default)]
+pub struct Account {
+    /// Guards the sums, for a few instructions; nothing is taken while it is held.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: Charge,
+    by_user: BTreeMap<u32, Charge>,
+    quota: Quota,
+    /// Names that a transaction under way adds in the place of others that it removes.
+    moves: BTreeMap<TxId, u64>,
+}
+
+impl Account {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the limits; all targets keep the account by now.
+    pub fn limit(&self, quota: Quota) {
+        self.state().quota = quota;
+    }
+
+    /// Counts what is there, or comes without anybody's asking.
+    pub fn count(&self, uid: u32, charge: Charge) {
+        self.state().add(uid, charge);
+    }
+
+    /// Gives back what was counted or reserved.
+    pub fn release(&self, uid: u32, charge: Charge) {
+        let mut state = self.state();
+        debug_assert!(state.used.covers(charge), "nothing is given back that was not charged");
+        state.used = state.used.less(charge);
+        let left = state.by_user.get(&uid).copied().unwrap_or_default().less(charge);
+        if left.is_none() {
+            state.by_user.remove(&uid);
+        } else {
+            state.by_user.insert(uid, left);
+        }
+    }
+
+    /// Reserves what a write of `uid` adds, in a transaction if it is of one, where it replaces so much.
+    ///
+    /// # Errors
+    /// `QuotaLimit`, and nothing is reserved.
+    pub fn reserve(
+        &self,
+        uid: u32,
+        tx: Option<TxId>,
+        adds: Charge,
+        replaced: Replaced,
+    ) -> Result<(), Error> {
+        let mut state = self.state();
+        if !state.fits(uid, tx, adds, replaced) {
+            return Err(Error::QuotaLimit);
+        }
+        state.add(uid, adds);
+        Ok(())
+    }
+
+    /// Whether so much would be admitted that replaces nothing.
+    #[must_use]
+    pub fn fits(&self, uid: u32, tx: Option<TxId>, adds: Charge) -> bool {
+        self.state().fits(uid, tx, adds, Replaced::default())
+    }
+
+    /// A transaction is under way that moves so many names.
+    pub fn begin_moves(&self, tx: TxId, names: u64) {
+        if names > 0 {
+            self.state().moves.insert(tx, names);
+        }
+    }
+
+    /// It is not under way any more.
+    pub fn end_moves(&self, tx: TxId) {
+        self.state().moves.remove(&tx);
+    }
+
+    /// What is used, and what may be.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let state = self.state();
+        report(&state.quota, state.by_user.iter().map(|(&uid, &used)| (uid, used)))
+    }
+}
+
+impl State {
+    fn add(&mut self, uid: u32, charge: Charge) {
+        if charge.is_none() {
+            return;
+        }
+        self.used = self.used.plus(charge);
+        let own = self.by_user.entry(uid).or_default();
+        *own = own.plus(charge);
+    }
+
+    fn fits(&self, uid: u32, tx: Option<TxId>, adds: Charge, replaced: Replaced) -> bool {
+        let moved = tx.and_then(|tx| self.moves.get(&tx)).copied().unwrap_or(0);
+        let moved = Charge { bytes: 0, files: moved };
+        is_within(self.quota.limits, self.used, adds, replaced.all.plus(moved))
+            && self.quota.users.get(&uid).is_none_or(|&limits| {
+                let used = self.by_user.get(&uid).copied().unwrap_or_default();
+                is_within(limits, used, adds, replaced.own.plus(moved))
+            })
+    }
+}
+
+fn is_within(limits: Limits, used: Charge, adds: Charge, gone: Charge) -> bool {
+    let one = |limit: u64, used: u64, adds: u64, gone: u64| {
+        limit == 0 || adds <= gone || used.saturating_add(adds) <= limit.saturating_add(gone)
+    };
+    one(limits.bytes, used.bytes, adds.bytes, gone.bytes)
+        && one(limits.files, used.files, adds.files, gone.files)
+}
+
+/// A report of what users use, under these limits. One who comes several times has the sum.
+#[must_use]
+pub fn report(quota: &Quota, used: impl Iterator<Item = (u32, Charge)>) -> Report {
+    let mut users: BTreeMap<u32, UserUse> = BTreeMap::new();
+    let one = |uid| UserUse { uid, ..UserUse::default() };
+    for (&uid, &limits) in &quota.users {
+        users.insert(uid, UserUse { limits, ..one(uid) });
+    }
+    let mut all = Charge::NONE;
+    for (uid, charge) in used {
+        let user = users.entry(uid).or_insert_with(|| one(uid));
+        user.used = user.used.plus(charge);
+        all = all.plus(charge);
+    }
+    Report { used: all, limits: quota.limits, users: users.into_values().collect() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+use super::*;
+use crate::verb::{Payload, Punch, Update, UpdateIod};
+use dolmen_types::{Cond, Epoch, Key, ObjectClass, ObjectType, Oid, Recx};
+use smallvec::smallvec;
+
+const fn bytes(bytes: u64) -> Charge {
+    Charge { bytes, files: 0 }
+}
+
+const fn files(files: u64) -> Charge {
+    Charge { bytes: 0, files }
+}
+
+fn limits(bytes: u64, files: u64) -> Quota {
+    Quota { limits: Limits { bytes, files }, users: BTreeMap::new() }
+}
+
+#[test]
+fn contents_count_bytes_and_records_of_names_count_files() {
+    let of = |dkey: &str, akey: &str, index, value_bytes| {
+        charge_of(dkey.as_bytes(), akey.as_bytes(), index, value_bytes)
+    };
+    assert_eq!(of("d", "a", 0, 5000), bytes(5000));
+    assert_eq!(of("d", "x:user.note", 0, 30), bytes(30));
+    assert_eq!(of("d", "DFS_INODE", 0, 88), files(1));
+    assert_eq!(of("d", "DFS_INODE", 16, 8), Charge::NONE, "a part of one that is there");
+    assert_eq!(of("DLM_COMPANION", "DFS_INODE", 0, 88), Charge::NONE, "names have records of their own");
+    assert_eq!(of("d", "DLM_ATIME", 0, 12), Charge::NONE);
+    assert_eq!(of("d", "DLM_ATIME", 0, 1025), bytes(1025), "no record of a name is as long");
+    assert_eq!(of("d", "DFS_INODE", 0, 1025), Charge { bytes: 1025, files: 1 });
+    assert_eq!(of("d", "DFS_INODE", 0, 0), Charge::NONE, "a hole, or a removal");
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_what_does_is_not() {
+    let account = Account::default();
+    let none = Replaced::default();
+    let reserve = |adds, replaced| account.reserve(1, None, adds, replaced);
+    account.count(1, Charge { bytes: 60, files: 2 });
+    account.limit(limits(100, 3));
+    assert_eq!(reserve(bytes(41), none), Err(Error::QuotaLimit));
+    assert_eq!(reserve(bytes(40), none), Ok(()));
+    assert_eq!(reserve(bytes(1), none), Err(Error::QuotaLimit));
+    assert_eq!(reserve(files(1), none), Ok(()), "each by its own limit");
+    assert_eq!(reserve(files(1), none), Err(Error::QuotaLimit));
+    assert_eq!(reserve(Charge::NONE, none), Ok(()));
+    let replaced = |charge| Replaced { all: charge, own: charge };
+    assert_eq!(reserve(bytes(11), replaced(bytes(10))), Err(Error::QuotaLimit));
+    assert_eq!(reserve(bytes(10), replaced(bytes(10))), Ok(()), "as much as it replaces");
+    account.release(1, bytes(10));
+    assert_eq!(account.report().used, Charge { bytes: 100, files: 3 });
+    account.limit(limits(50, 1));
+    assert_eq!(reserve(bytes(10), replaced(bytes(20))), Ok(()), "over the limit, too");
+    account.limit(Quota::default());
+    assert_eq!(reserve(Charge { bytes: 1 << 40, files: 9 }, none), Ok(()));
+}
+
+#[test]
+fn a_user_has_his_limits_beside_those_of_all() {
+    let account = Account::default();
+    let none = Replaced::default();
+    let mut quota = limits(100, 0);
+    assert!(quota.set(Some(7), Limits { bytes: 30, files: 0 }));
+    account.limit(quota);
+    assert_eq!(account.reserve(7, None, bytes(31), none), Err(Error::QuotaLimit));
+    assert_eq!(account.reserve(7, None, bytes(30), none), Ok(()));
+    assert_eq!(account.reserve(8, None, bytes(71), none), Err(Error::QuotaLimit), "together");
+    assert_eq!(account.reserve(8, None, bytes(70), none), Ok(()));
+    let others = Replaced { all: bytes(5), own: Charge::NONE };
+    assert_eq!(account.reserve(7, None, bytes(5), others), Err(Error::QuotaLimit), "it is not his that goes");
+    let line = |uid, used, limit| UserUse { uid, used: bytes(used), limits: Limits { bytes: limit, files: 0 } };
+    assert_eq!(account.report().users, [line(7, 30, 30), line(8, 70, 0)]);
+}
+
+#[test]
+fn names_that_move_are_not_held_against_the_limit() {
+    let account = Account::default();
+    let tx = |client| TxId { client, begin: Epoch(5) };
+    account.limit(limits(0, 3));
+    account.count(1, files(3));
+    account.begin_moves(tx(1), 1);
+    let reserve = |client| account.reserve(1, Some(tx(client)), files(1), Replaced::default());
+    assert_eq!(reserve(2), Err(Error::QuotaLimit), "another one's");
+    assert_eq!(reserve(1), Ok(()));
+    account.end_moves(tx(1));
+    account.release(1, files(1));
+    assert_eq!(reserve(1), Err(Error::QuotaLimit));
+}
+
+#[test]
+fn as_many_names_move_as_are_added_and_removed() {
+    let oid = |kind| Oid::new(kind, ObjectClass::S1, 0, 1);
+    let dir = oid(ObjectType::MultiHashed);
+    let put = |akey: &[u8]| {
+        let data = Payload::Owned(dolmen_types::IoBuf::zeroed(88));
+        let value = NewValue::Array { record_bytes: 1, extents: smallvec![Recx::new(0, 88)], data };
+        let iods = smallvec![UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value }];
+        Mutation::Update(Update { oid: dir, dkey: Key::from_slice(b"new"), cond: Cond::NONE, iods })
+    };
+    let punch = |oid, scope| Mutation::Punch(Punch { oid, scope, cond: Cond::NONE });
+    let dkey = |name: &[u8]| PunchScope::Dkey(Key::from_slice(name));
+    let moves = |mutations: &[Mutation<'_>]| moves_of(mutations.iter());
+    assert_eq!(moves(&[put(INODE_AKEY)]), 0);
+    assert_eq!(moves(&[put(INODE_AKEY), punch(dir, dkey(b"old"))]), 1);
+    assert_eq!(moves(&[put(INODE_AKEY), put(INODE_AKEY), punch(dir, dkey(b"old"))]), 1);
+    assert_eq!(moves(&[put(b"other"), punch(dir, dkey(b"old"))]), 0);
+    assert_eq!(moves(&[put(INODE_AKEY), punch(dir, PunchScope::Object)]), 0);
+    assert_eq!(moves(&[put(INODE_AKEY), punch(dir, dkey(COMPANION_DKEY))]), 0);
+    let file = oid(ObjectType::ArrayByte);
+    assert_eq!(moves(&[put(INODE_AKEY), punch(file, dkey(&[1; 8]))]), 0, "a chunk is no name");
+}
+
+#[test]
+fn limits_have_their_bytes() {
+    let mut quota = limits(0x0102, 3);
+    assert!(quota.set(Some(9), Limits { bytes: 4, files: 0 }));
+    let golden = [&[2, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0][..], &[9, 0, 0, 0, 4], &[0; 15]].concat();
+    assert_eq!(quota.encode(), golden);
+    assert_eq!(Quota::decode(&golden), Some(quota.clone()));
+    assert_eq!(Quota::decode(&golden[..golden.len() - 1]), None);
+    let twice = [&golden[..], &golden[16..]].concat();
+    assert_eq!(Quota::decode(&twice), None, "each user once, in order");
+    assert_eq!(Quota::decode(&[&golden[..16], &[9, 0, 0, 0], &[0; 16]].concat()), None, "no limits");
+    assert!(quota.set(Some(9), Limits::default()) && quota.users.is_empty());
+}
+
+#[test]
+fn as_many_users_have_limits_as_may() {
+    let mut quota = Quota::default();
+    let some = Limits { bytes: 1, files: 0 };
+    assert!((0..u32::try_from(USERS_MAX).unwrap()).all(|uid| quota.set(Some(uid), some)));
+    assert!(!quota.set(Some(u32::MAX), some));
+    assert!(quota.set(Some(0), Limits::default()) && quota.set(Some(u32::MAX), some));
+    assert_eq!(Quota::decode(&quota.encode()), Some(quota));
+}
+
+#[test]
+fn charges_are_those_of_whoever_has_any() {
+    let mut charges = Charges::default();
+    charges.add(4, bytes(10));
+    charges.add(2, bytes(5));
+    charges.add(4, files(1));
+    charges.add(3, Charge::NONE);
+    assert_eq!(charges.list(), [(2, bytes(5)), (4, Charge { bytes: 10, files: 1 })]);
+    assert!(charges.covers(4, bytes(10)) && !charges.covers(4, bytes(11)) && !charges.covers(9, bytes(1)));
+    charges.subtract(2, bytes(5));
+    charges.subtract(4, bytes(10));
+    assert_eq!(charges.list(), [(4, files(1))]);
+    assert_eq!(Charges::of_list(vec![(4, files(1))], 9), Some(charges));
+    for wrong in [vec![(4, files(1)), (4, files(1))], vec![(4, Charge::NONE)], vec![(4, files(10))]] {
+        assert_eq!(Charges::of_list(wrong, 9), None);
+    }
+}

@@ -1,0 +1,203 @@
+//! Limits of containers: what is reserved in their accounts before it is written, and given back when it is not, or is no more.
+//!
+//! Invariants: once a container has an account, that has what its manifest's charges are on this target, and what prepared
+//! transactions would add, and for a moment what is about to be logged; what a merge drops goes after the manifest without it is
+//! durable, so that no crash brings back more than the account holds.
+
+use crate::conts::View;
+use crate::draft::{Draft, Drafts};
+use crate::index::EntryPlace;
+use crate::path::{Depth, Path};
+use crate::store::{Extent, resolve};
+use crate::target::Target;
+use crate::tx::Prepared;
+use crate::update::offset_place;
+use dolmen_codec::order::HashKey;
+use dolmen_codec::quota::{Account, Charge, Replaced, charge_of};
+use dolmen_codec::version::VersionKind;
+use dolmen_types::{ContNo, Epoch, Error, Oid, Stamp, TxId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// On whose behalf something is reserved, and what it sees of what is there.
+pub(crate) struct Reserving<'v> {
+    pub(crate) uid: u32,
+    /// The transaction that is prepared.
+    pub(crate) tx: Option<TxId>,
+    pub(crate) cont: ContNo,
+    pub(crate) secret: HashKey,
+    pub(crate) view: &'v View,
+}
+
+/// Versions that are replaced, each counted once: the hash of its akey, its first record, its stamp.
+type Seen = BTreeSet<(u64, u64, Stamp)>;
+
+impl Target {
+    /// Keeps an account of a container from now on.
+    pub(crate) fn begin_account(&mut self, cont: ContNo, account: &Arc<Account>) -> Result<(), Error> {
+        if self.conts.find(cont)?.account.is_some() {
+            return Ok(());
+        }
+        self.charges_by_user(cont)?.into_iter().for_each(|(uid, charge)| account.count(uid, charge));
+        self.conts.find_mut(cont)?.account = Some(Arc::clone(account));
+        Ok(())
+    }
+
+    /// What a container counts here, by user, with what is prepared.
+    pub(crate) fn charges_by_user(&self, cont: ContNo) -> Result<Vec<(u32, Charge)>, Error> {
+        let of_cont: Vec<(u32, Charge)> = self.conts.find(cont)?.state.charges.iter().collect();
+        let prepared = self.txs.prepared.values().filter(|prepared| prepared.head.cont == cont);
+        let prepared: Vec<(u32, Charge)> = prepared.flat_map(|one| self.prepared_charges(one)).collect();
+        let uids: BTreeMap<u32, u32> = self.creds.iter().map(|(cred, &number)| (number, cred.uid)).collect();
+        let uid = |cred: u32| uids.get(&cred).copied().unwrap_or(u32::MAX);
+        Ok(of_cont.into_iter().chain(prepared).map(|(cred, charge)| (uid(cred), charge)).collect())
+    }
+
+    /// Reserves what mutations add.
+    ///
+    /// # Errors
+    /// `QuotaLimit`, with nothing reserved; those of a lookup.
+    pub(crate) fn reserve(
+        &mut self,
+        account: &Account,
+        write: &Reserving<'_>,
+        parts: &[(Oid, &Drafts<'_>)],
+    ) -> Result<(), Error> {
+        let adds = parts.iter().fold(Charge::NONE, |sum, (_, drafts)| sum.plus(charge_of_drafts(drafts)));
+        if adds.is_none() {
+            return Ok(());
+        }
+        if account.reserve(write.uid, write.tx, adds, Replaced::default()).is_ok() {
+            return Ok(());
+        }
+        // Only now it is worth a look at what is there.
+        let replaced = self.replaced(write, parts)?;
+        account.reserve(write.uid, write.tx, adds, replaced)
+    }
+
+    /// What mutations hide wholly of what is visible: of bytes, what no snapshot shows.
+    fn replaced(
+        &mut self,
+        write: &Reserving<'_>,
+        parts: &[(Oid, &Drafts<'_>)],
+    ) -> Result<Replaced, Error> {
+        let (mut replaced, mut seen) = (Replaced::default(), Seen::new());
+        let mut path = Path::default();
+        for (oid, drafts) in parts {
+            path.object(write.cont, write.secret, *oid)?;
+            for draft in drafts.items.iter().filter(|draft| !draft.charge(&drafts.dkey).is_none()) {
+                path.down(Depth::Akey, &drafts.dkey, &draft.akey)?;
+                let cover = self.store.cover(&mut path, Depth::Akey, write.view)?;
+                if draft.kind == VersionKind::Single {
+                    if let Some(entry) = self.store.single(&mut path, write.view, cover)? {
+                        let known = (path.akey_hash, 0, entry.stamp);
+                        self.note_replaced(write, known, &entry.place, &mut seen, &mut replaced)?;
+                    }
+                } else {
+                    self.replaced_extents(write, &mut path, (draft, cover), &mut seen, &mut replaced)?;
+                }
+            }
+            path.up(Depth::Object);
+        }
+        Ok(replaced)
+    }
+
+    fn replaced_extents(
+        &mut self,
+        write: &Reserving<'_>,
+        path: &mut Path,
+        (draft, cover): (&Draft<'_>, Stamp),
+        seen: &mut Seen,
+        replaced: &mut Replaced,
+    ) -> Result<(), Error> {
+        let range = (draft.recx.index, draft.recx.index.saturating_add(draft.recx.count));
+        let (mut extents, mut pieces): (Vec<Extent>, Vec<_>) = (Vec::new(), Vec::new());
+        self.store.extents(path, range, write.view, cover, &mut extents)?;
+        resolve(&mut extents, range, &mut pieces);
+        let visible: BTreeSet<usize> = pieces.iter().map(|piece| piece.extent).collect();
+        for extent in visible.into_iter().map(|at| &extents[at]) {
+            let end = extent.recx.index.saturating_add(extent.recx.count);
+            // Of one that is hidden in part all is kept.
+            if extent.recx.index >= range.0 && end <= range.1 {
+                let known = (path.akey_hash, extent.recx.index, extent.stamp);
+                self.note_replaced(write, known, &extent.place, seen, replaced)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn note_replaced(
+        &self,
+        write: &Reserving<'_>,
+        known: (u64, u64, Stamp),
+        place: &EntryPlace,
+        seen: &mut Seen,
+        replaced: &mut Replaced,
+    ) -> Result<(), Error> {
+        if !seen.insert(known) {
+            return Ok(());
+        }
+        let version = self.store.version(place)?;
+        let mut charge = charge_of(version.dkey, version.akey, version.recx.index, version.value_bytes);
+        let newest = self.conts.find(write.cont)?.state.snapshots.last().copied().unwrap_or(Epoch::ZERO);
+        if known.2.epoch <= newest {
+            charge.bytes = 0;
+        }
+        replaced.all = replaced.all.plus(charge);
+        if self.uid_of(version.cred) == write.uid {
+            replaced.own = replaced.own.plus(charge);
+        }
+        Ok(())
+    }
+
+    /// Counts a version that joins others: these are charged until they are dropped.
+    pub(crate) fn count_joined(&self, cont: ContNo, cred: u32, charge: Charge) {
+        if let Some(account) = self.account(cont) {
+            account.count(self.uid_of(cred), charge);
+        }
+    }
+
+    /// Versions of a container were dropped.
+    pub(crate) fn uncharge(&mut self, cont: ContNo, cred: u32, gone: Charge) {
+        if let Some(known) = self.conts.any_mut(cont) {
+            known.state.charges.subtract(cred, gone);
+        }
+        if let Some(account) = self.account(cont) {
+            account.release(self.uid_of(cred), gone);
+        }
+    }
+
+    /// Gives back what a transaction has reserved that is aborted.
+    pub(crate) fn release_prepared(&self, prepared: &Prepared) {
+        if let Some(account) = self.account(prepared.head.cont) {
+            for (cred, charge) in self.prepared_charges(prepared) {
+                account.release(self.uid_of(cred), charge);
+            }
+        }
+    }
+
+    fn account(&self, cont: ContNo) -> Option<&Account> {
+        self.conts.any(cont)?.account.as_deref()
+    }
+
+    /// What a prepared transaction would add, as its record tells.
+    fn prepared_charges(&self, prepared: &Prepared) -> Vec<(u32, Charge)> {
+        let charge = |offset| {
+            let place = EntryPlace::Log(offset_place(prepared.body, offset));
+            let version = self.store.version(&place).ok()?;
+            let charge = charge_of(version.dkey, version.akey, version.recx.index, version.value_bytes);
+            Some((version.cred, charge))
+        };
+        prepared.versions.iter().filter_map(|version| charge(version.offset)).collect()
+    }
+
+    /// The user of credentials. For what comes seldom: it goes over all that there are.
+    fn uid_of(&self, cred: u32) -> u32 {
+        self.creds.iter().find(|(_, number)| **number == cred).map_or(u32::MAX, |(cred, _)| cred.uid)
+    }
+}
+
+fn charge_of_drafts(drafts: &Drafts<'_>) -> Charge {
+    let charges = drafts.items.iter().map(|draft| draft.charge(&drafts.dkey));
+    charges.fold(Charge::NONE, Charge::plus)
+}

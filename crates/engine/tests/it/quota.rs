@@ -1,0 +1,363 @@
+//! Limits: the account of a container has what is there, at every moment and after any crash, and who does not fit is refused.
+
+use crate::rig::{Rig, amount, oid, small_config, tiny};
+use dolmen_codec::TargetStore;
+use dolmen_codec::quota::{Account, COMPANION_DKEY, Charge, INODE_AKEY, Limits, Quota};
+use dolmen_codec::verb::{
+    ContVerb, Mutation, NewValue, Payload, Prepare, Punch, PunchScope, ReadAt, Reply, Update, UpdateIod, Verb,
+};
+use dolmen_engine::TargetConfig;
+use dolmen_env::sim::CrashPlan;
+use dolmen_env::{Clock as _, Media, Rng};
+use dolmen_types::{Cond, Credentials, Durability, Epoch, Error, Head, Key, TargetNo, TxId};
+use smallvec::smallvec;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn quota(bytes: u64, files: u64) -> Quota {
+    Quota { limits: Limits { bytes, files }, ..Quota::default() }
+}
+
+/// Keeps an account of the rig's container, as its service does when a pool is opened.
+fn account(rig: &mut Rig, quota: Quota) -> Arc<Account> {
+    let account = Arc::default();
+    rig.target.as_mut().unwrap().keep_account(rig.cont, &account).unwrap();
+    account.limit(quota);
+    account
+}
+
+fn used(account: &Account) -> Charge {
+    account.report().used
+}
+
+/// What the target has on record: without what is reserved for a moment.
+fn on_record(rig: &mut Rig) -> Charge {
+    let charges = rig.target.as_mut().unwrap().charges(rig.cont).unwrap();
+    charges.into_iter().map(|(_, charge)| charge).fold(Charge::NONE, Charge::plus)
+}
+
+fn record(rig: &mut Rig, name: &[u8]) -> Result<Epoch, Error> {
+    rig.write(oid(1), name, INODE_AKEY, 0, 1, &[7; 88])
+}
+
+fn remove(rig: &mut Rig, dkey: &[u8]) {
+    rig.punch(oid(1), PunchScope::Dkey(Key::from_slice(dkey)), Cond::NONE).unwrap();
+}
+
+#[test]
+fn a_write_that_does_not_fit_is_refused_with_nothing_written() {
+    for media in [Media::Block, Media::Mapped] {
+        let mut rig = Rig::with_config(media, Durability::Power, small_config());
+        rig.put(oid(1), b"before", b"a", &[1; 5000]).unwrap();
+        let account = account(&mut rig, quota(20_000, 0));
+        assert_eq!(used(&account).bytes, 5000, "what was there counts");
+        rig.put(oid(1), b"bulk", b"a", &[2; 15_000]).unwrap();
+        let more = rig.put(oid(1), b"more", b"a", &[3; 1]);
+        assert_eq!(more, Err(Error::QuotaLimit));
+        assert_eq!(Error::QuotaLimit.der(), -1046, "DER_QUOTA_LIMIT");
+        let large = rig.put(oid(1), b"more", b"a", &[3; 9000]);
+        assert_eq!(large, Err(Error::QuotaLimit));
+        let tx = rig.commit(vec![put(b"more", 1), put(b"others", 1)]);
+        assert_eq!(tx, Err(Error::QuotaLimit));
+        assert_eq!(rig.get(oid(1), b"more", b"a"), None);
+        assert_eq!((used(&account).bytes, on_record(&mut rig).bytes), (20_000, 20_000));
+        assert_eq!(rig.get(oid(1), b"before", b"a").unwrap().len(), 5000, "it is read");
+        rig.assert_clean();
+    }
+}
+
+#[test]
+fn what_is_removed_is_free_once_it_is_aggregated() {
+    let mut rig = Rig::new(Media::Block, Durability::Power);
+    let account = account(&mut rig, quota(10_000, 0));
+    for round in 0..5u8 {
+        rig.put(oid(1), b"d", b"a", &[round; 10_000]).unwrap();
+        assert_eq!(rig.put(oid(1), b"e", b"a", &[round; 1]), Err(Error::QuotaLimit));
+        remove(&mut rig, b"d");
+        rig.aggregate();
+        assert_eq!(used(&account), Charge::NONE);
+    }
+    rig.assert_clean();
+}
+
+#[test]
+fn what_is_written_over_fits_at_the_limit_but_not_what_a_snapshot_shows() {
+    let mut rig = Rig::new(Media::Block, Durability::Power);
+    let account = account(&mut rig, quota(12_000, 0));
+    rig.put(oid(1), b"single", b"a", &[1; 4000]).unwrap();
+    rig.write(oid(1), b"array", b"x", 100, 1, &[1; 4000]).unwrap();
+    rig.write(oid(1), b"array", b"x", 4100, 1, &[1; 4000]).unwrap();
+    for round in 2..5 {
+        rig.put(oid(1), b"single", b"a", &[round; 4000]).unwrap();
+        rig.write(oid(1), b"array", b"x", 100, 1, &[round; 8000]).unwrap();
+        assert_eq!(rig.put(oid(1), b"single", b"a", &[round; 4001]), Err(Error::QuotaLimit));
+        let part = rig.write(oid(1), b"array", b"x", 200, 1, &[round; 10]);
+        assert_eq!(part, Err(Error::QuotaLimit), "all of what is hidden in part is kept");
+        rig.aggregate();
+        assert_eq!(used(&account).bytes, 12_000);
+    }
+    let Ok(Reply::Written(latest)) = rig.ask(Verb::Latest) else { panic!("a question") };
+    rig.ask(Verb::Cont(ContVerb::AddSnapshot(latest))).unwrap();
+    assert_eq!(rig.put(oid(1), b"single", b"a", &[9; 4000]), Err(Error::QuotaLimit));
+    rig.ask(Verb::Cont(ContVerb::RemoveSnapshot(latest))).unwrap();
+    rig.put(oid(1), b"single", b"a", &[9; 4000]).unwrap();
+    // In one transaction what is replaced is replaced once.
+    let twice = vec![put_sized(b"single", 1, 4000), put_sized(b"single", 2, 4000)];
+    assert_eq!(rig.commit(twice), Err(Error::QuotaLimit));
+    rig.aggregate();
+    rig.assert_clean();
+}
+
+#[test]
+fn names_count_as_files_and_a_record_is_changed_at_the_limit() {
+    let mut rig = Rig::new(Media::Block, Durability::Power);
+    let account = account(&mut rig, quota(100, 3));
+    for name in [b"one", b"two", b"six"] {
+        record(&mut rig, name).unwrap();
+    }
+    assert_eq!(record(&mut rig, b"ten"), Err(Error::QuotaLimit));
+    record(&mut rig, b"one").unwrap();
+    let Ok(Reply::Written(latest)) = rig.ask(Verb::Latest) else { panic!("a question") };
+    rig.ask(Verb::Cont(ContVerb::AddSnapshot(latest))).unwrap();
+    record(&mut rig, b"one").unwrap();
+    rig.put(oid(1), b"one", b"DLM_ATIME", &[1; 12]).unwrap();
+    rig.write(oid(1), COMPANION_DKEY, INODE_AKEY, 0, 1, &[7; 88]).unwrap();
+    rig.aggregate();
+    assert_eq!(used(&account), Charge { bytes: 0, files: 4 }, "a snapshot shows one that was changed");
+    rig.ask(Verb::Cont(ContVerb::RemoveSnapshot(latest))).unwrap();
+    remove(&mut rig, b"two");
+    rig.aggregate();
+    assert_eq!(used(&account), Charge { bytes: 0, files: 2 });
+    record(&mut rig, b"ten").unwrap();
+    rig.assert_clean();
+}
+
+#[test]
+fn small_extents_that_are_joined_count_once_when_all_is_aggregated() {
+    let config = TargetConfig { join_extents_min: 4, ..small_config() };
+    let mut rig = Rig::with_config(Media::Block, Durability::Process, config);
+    let account = account(&mut rig, quota(6400, 0));
+    for number in 0..64 {
+        rig.write(oid(1), b"array", b"x", number * 100, 1, &[1; 100]).unwrap();
+    }
+    assert_eq!(rig.write(oid(1), b"array", b"x", 6400, 1, &[1; 100]), Err(Error::QuotaLimit));
+    rig.aggregate();
+    assert_eq!((used(&account).bytes, on_record(&mut rig).bytes), (6400, 6400));
+    rig.assert_clean();
+}
+
+#[test]
+fn users_are_charged_what_they_write() {
+    let mut rig = Rig::new(Media::Block, Durability::Power);
+    let mut limits = quota(0, 0);
+    assert!(limits.set(Some(7), Limits { bytes: 1000, files: 0 }));
+    let account = account(&mut rig, limits);
+    let by = |rig: &mut Rig, uid, dkey: &[u8], bytes| {
+        let head = Head { cred: Credentials { uid, gid: 1, project: 2 }, ..Head::default() };
+        let Mutation::Update(update) = put_sized(dkey, 1, bytes) else { panic!("an update") };
+        rig.complete_as(head, Verb::Update(update)).result.map(|_| ())
+    };
+    by(&mut rig, 8, b"eight", 5000).unwrap();
+    by(&mut rig, 7, b"seven", 1000).unwrap();
+    assert_eq!(by(&mut rig, 7, b"more", 1), Err(Error::QuotaLimit));
+    assert_eq!(by(&mut rig, 7, b"eight", 5), Err(Error::QuotaLimit), "it is not his that he replaces");
+    by(&mut rig, 7, b"seven", 900).unwrap();
+    by(&mut rig, 8, b"more", 5).unwrap();
+    rig.aggregate();
+    let used: Vec<(u32, u64)> = account.report().users.iter().map(|user| (user.uid, user.used.bytes)).collect();
+    assert_eq!(used, [(7, 900), (8, 5005)]);
+    rig.close_and_reopen();
+    let again = self::account(&mut rig, Quota::default());
+    let after: Vec<(u32, u64)> = again.report().users.iter().map(|user| (user.uid, user.used.bytes)).collect();
+    assert_eq!(after, used);
+}
+
+fn put(dkey: &[u8], fill: u8) -> Mutation<'static> {
+    put_sized(dkey, fill, 10)
+}
+
+fn put_sized(dkey: &[u8], fill: u8, bytes: usize) -> Mutation<'static> {
+    let value = NewValue::Single(Payload::Owned(dolmen_types::IoBuf::copy_of(&vec![fill; bytes])));
+    let iods = smallvec![UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }];
+    Mutation::Update(Update { oid: oid(1), dkey: Key::from_slice(dkey), cond: Cond::NONE, iods })
+}
+
+/// One version that was written: when, under which key, and how long; 0 for a removal.
+type Written = (Epoch, u8, u64);
+
+/// All that was written, and what is kept: the reference that an engine is held to.
+#[derive(Default)]
+struct Reference {
+    versions: Vec<Written>,
+    snapshots: Vec<Epoch>,
+}
+
+impl Reference {
+    fn newest(&self, key: u8, at: Epoch) -> Option<&Written> {
+        self.versions.iter().rev().find(|version| version.1 == key && version.0 <= at)
+    }
+
+    /// What must be kept: the versions that the newest state and snapshots see, each once.
+    fn needed(&self) -> u64 {
+        let mut seen = BTreeMap::new();
+        for &at in self.snapshots.iter().chain([&Epoch::MAX]) {
+            for key in 0..=u8::MAX {
+                if let Some(&(epoch, key, bytes)) = self.newest(key, at) {
+                    seen.insert((epoch, key), bytes);
+                }
+            }
+        }
+        seen.values().sum()
+    }
+
+    /// What a write replaces that no snapshot shows.
+    fn replaced(&self, key: u8) -> u64 {
+        let newest = self.snapshots.last().copied().unwrap_or(Epoch::ZERO);
+        self.newest(key, Epoch::MAX).filter(|version| version.0 > newest).map_or(0, |version| version.2)
+    }
+
+    fn admits(&self, limit: u64, key: u8, bytes: u64) -> bool {
+        let replaced = self.replaced(key);
+        bytes <= replaced || self.needed() + bytes <= limit + replaced
+    }
+}
+
+const LIMIT: u64 = 40_000;
+
+struct Story {
+    rig: Rig,
+    account: Arc<Account>,
+    reference: Reference,
+    rng: Rng,
+    refused: u32,
+    fitted: u32,
+}
+
+impl Story {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.rng.below(bound)
+    }
+
+    fn put(&mut self) {
+        let key = u8::try_from(self.below(24)).unwrap();
+        let bytes = [30, 700, 3000, 6000, 20_000][usize::try_from(self.below(5)).unwrap()] + self.below(50);
+        let value = vec![key; usize::try_from(bytes).unwrap()];
+        let mut written = self.rig.put(oid(1), &[key], b"a", &value);
+        if written == Err(Error::QuotaLimit) {
+            // As whoever has the targets does.
+            self.rig.aggregate();
+            written = self.rig.put(oid(1), &[key], b"a", &value);
+            self.fitted += u32::from(written.is_ok());
+            let admits = self.reference.admits(LIMIT, key, bytes);
+            assert_eq!(written.is_ok(), admits, "{bytes} bytes of {key} beside {}", self.reference.needed());
+        }
+        match written {
+            Ok(epoch) => self.reference.versions.push((epoch, key, bytes)),
+            Err(error) => {
+                assert_eq!(error, Error::QuotaLimit);
+                self.refused += 1;
+            }
+        }
+    }
+
+    /// A transaction that is committed, or aborted, or still undecided when the target is opened again.
+    fn transact(&mut self) {
+        let key = u8::try_from(self.below(24)).unwrap();
+        let bytes = 50 + self.below(4000);
+        self.rig.clock.advance(2_000_000);
+        let epoch = Epoch::from_unix_ns(self.rig.clock.now_ns());
+        let leader = TargetNo(0);
+        let mutations = vec![put_sized(&[key], key, usize::try_from(bytes).unwrap())];
+        let (tx, participants) = (TxId { client: 9, begin: epoch }, smallvec![leader, TargetNo(1)]);
+        let before = used(&self.account);
+        match self.rig.ask(Verb::Prepare(Prepare { tx, epoch, leader, participants, mutations })) {
+            Ok(_) => {}
+            Err(error) => {
+                assert!(matches!(error, Error::QuotaLimit | Error::TxRestart { .. }), "{error:?}");
+                return assert_eq!(used(&self.account), before);
+            }
+        }
+        assert_eq!(used(&self.account).bytes, before.bytes + bytes, "what is undecided is reserved");
+        if self.below(3) == 0 {
+            self.reopen();
+            assert_eq!(used(&self.account).bytes, before.bytes + bytes, "also after a crash");
+        }
+        if self.below(2) == 0 {
+            self.rig.ask(Verb::Commit(tx)).unwrap();
+            self.reference.versions.push((epoch, key, bytes));
+            self.reference.versions.sort_unstable();
+        } else {
+            self.rig.ask(Verb::Abort(tx)).unwrap();
+            assert_eq!(used(&self.account), before);
+        }
+    }
+
+    fn snapshot(&mut self) {
+        if self.reference.snapshots.len() < 3 {
+            let Ok(Reply::Written(latest)) = self.rig.ask(Verb::Latest) else { panic!("a question") };
+            self.rig.ask(Verb::Cont(ContVerb::AddSnapshot(latest))).unwrap();
+            if self.reference.snapshots.last() != Some(&latest) {
+                self.reference.snapshots.push(latest);
+            }
+        } else {
+            let oldest = self.reference.snapshots.remove(0);
+            self.rig.ask(Verb::Cont(ContVerb::RemoveSnapshot(oldest))).unwrap();
+        }
+    }
+
+    fn reopen(&mut self) {
+        let plan = [CrashPlan::Process, CrashPlan::None][usize::try_from(self.below(2)).unwrap()];
+        if self.below(3) == 0 {
+            self.rig.close_and_reopen();
+        } else {
+            self.rig.crash(plan);
+        }
+        self.account = account(&mut self.rig, quota(LIMIT, 0));
+    }
+
+    fn step(&mut self) {
+        match self.below(40) {
+            0..=19 => self.put(),
+            20..=27 => {
+                let key = u8::try_from(self.below(24)).unwrap();
+                let scope = PunchScope::Dkey(Key::from_slice(&[key]));
+                let punch = Verb::Punch(Punch { oid: oid(1), scope, cond: Cond::NONE });
+                let Ok(Reply::Written(epoch)) = self.rig.ask(punch) else { panic!("never refused") };
+                self.reference.versions.push((epoch, key, 0));
+            }
+            28..=31 => self.transact(),
+            32 | 33 => self.snapshot(),
+            34 | 35 => self.rig.work(),
+            36 => drop(self.rig.ask(Verb::Checkpoint).unwrap()),
+            37 => self.reopen(),
+            _ => {
+                self.rig.aggregate();
+                assert_eq!(used(&self.account).bytes, self.reference.needed(), "nothing else is left");
+            }
+        }
+        assert_eq!(used(&self.account), on_record(&mut self.rig), "the account is what is there");
+    }
+}
+
+#[test]
+fn an_account_is_what_is_there_over_crashes_aggregations_snapshots_and_transactions() {
+    let seed = Rng::from_entropy().unwrap().below(1 << 32);
+    println!("seed {seed}");
+    for (round, media) in [Media::Block, Media::Mapped].into_iter().enumerate() {
+        let config = TargetConfig { checkpoint_log_bytes: 32 << 10, ..tiny() };
+        let mut rig = Rig::with_config(media, Durability::Power, config);
+        let account = account(&mut rig, quota(LIMIT, 0));
+        let (reference, rng) = (Reference::default(), Rng::from_seed(seed + round as u64));
+        let mut story = Story { rig, account, reference, rng, refused: 0, fitted: 0 };
+        for _ in 0..amount("QUOTA_STEPS", 1200) {
+            story.step();
+        }
+        story.rig.assert_clean();
+        for key in 0..24 {
+            let found = story.rig.get_within(32 << 10, oid(1), &[key], b"a", ReadAt::Latest);
+            let right = story.reference.newest(key, Epoch::MAX).map_or(0, |version| version.2);
+            assert_eq!(found.map_or(0, |value| value.len() as u64), right, "key {key}");
+        }
+        assert!(story.refused > 20 && story.fitted > 5, "{} refused, {} fitted", story.refused, story.fitted);
+    }
+}
