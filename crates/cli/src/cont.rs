@@ -1,6 +1,7 @@
-//! `dolmen cont`: create, query, list, destroy, get-prop, set-prop, aggregate, snapshot.
+//! `dolmen cont`: create, query, list, destroy, get-prop, set-prop, quota, aggregate, snapshot.
 
 pub(crate) mod props;
+mod quota;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, human, pairs};
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     GetProp(GetProp),
     /// Set properties
     SetProp(SetProp),
+    /// Show or set what may be used, of all and by user
+    Quota(quota::Quota),
     /// Give back what no reader can see any more
     Aggregate(ContArg),
     /// States of a container that are kept
@@ -194,6 +197,7 @@ pub(crate) fn run(command: &Command) -> Outcome<Answer> {
         Command::Destroy(args) => destroy(args),
         Command::GetProp(args) => get_prop(args),
         Command::SetProp(args) => set_prop(args),
+        Command::Quota(args) => quota::run(args),
         Command::Aggregate(arg) => aggregate(arg),
         Command::Snapshot(command) => snapshot::run(command),
     }
@@ -330,6 +334,7 @@ fn query(arg: &ContArg) -> Outcome<Answer> {
     let session = place::open_to_read(&arg.pool)?;
     let cont = session.container(&arg.cont)?;
     let info = cont.query().doing(|| format!("query container {}", arg.cont))?;
+    let quota = cont.quota().ok().filter(|report| !report.limits.is_none());
     drop(cont);
     session.close()?;
     let ContInfo { cont: handle, snapshots, last_snapshot, usage, .. } = &info;
@@ -348,7 +353,12 @@ fn query(arg: &ContArg) -> Outcome<Answer> {
         ("values       ", human(usage.value_bytes)),
         ("space held   ", human(usage.bulk_bytes + usage.small_bytes)),
     ]));
+    if let Some(report) = &quota {
+        let [(_, bytes), (_, files)] = quota::lines(report);
+        text.push_str(&pairs(&[("quota        ", bytes), ("quota, files ", files)]));
+    }
     let mut json = describe(handle);
+    json["quota"] = quota.as_ref().map_or(Value::Null, quota::to_json);
     json["snapshots"] = json!(snapshots);
     json["last_snapshot"] = if *last_snapshot == Epoch::ZERO { Value::Null } else { json!(last) };
     json["usage"] = usage_json(usage);

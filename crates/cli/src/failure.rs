@@ -336,7 +336,7 @@ fn exit_of_errno(errno: i32) -> Exit {
         errno::EISDIR | errno::ENOTDIR | errno::ENAMETOOLONG => Exit::Usage,
         errno::EEXIST | errno::ENOTEMPTY => Exit::Taken,
         errno::EBUSY => Exit::InUse,
-        errno::ENOSPC | errno::EFBIG => Exit::Full,
+        errno::ENOSPC | errno::EDQUOT | errno::EFBIG => Exit::Full,
         errno::EPERM | errno::EACCES | errno::EROFS => Exit::Refused,
         errno::EIO | errno::ENXIO => Exit::Device,
         _ => Exit::Other,
@@ -355,6 +355,7 @@ impl From<StoreError> for Failure {
                 (Exit::InUse, Some("run the command again"))
             }
             StoreError::NoSpace { .. } => (Exit::Full, Some(WHEN_FULL)),
+            StoreError::QuotaLimit => (Exit::Full, Some(WHEN_LIMITED)),
             StoreError::Corrupt { .. } => {
                 (Exit::Damaged, Some("`dolmen check --scrub` and `dolmen inspect` show more"))
             }
@@ -409,6 +410,9 @@ impl From<StoreError> for Failure {
         Self { exit, doing: None, why, hint, der, errno: None, place, path: None }
     }
 }
+
+/// What to do at a limit.
+const WHEN_LIMITED: &str = "remove something, or have the limit raised; `dolmen cont quota POOL CONT` shows who uses what";
 
 /// Whether a daemon says that its directory is not where it was: no target is meant by that.
 fn is_moved(error: &StoreError) -> bool {

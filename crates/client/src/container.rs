@@ -14,6 +14,7 @@ use dolmen_codec::acl::Acl;
 use dolmen_codec::lock::{LockAsk, LockReply};
 use dolmen_codec::order::HashKey;
 use dolmen_codec::pool::{ContHandle, ContInfo, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose};
+use dolmen_codec::quota::{Limits, Report};
 use dolmen_codec::verb::ReadAt;
 use dolmen_codec::{Way, now};
 use dolmen_types::{
@@ -167,6 +168,43 @@ impl Container {
             PoolReply::ContInfo(info) => Ok(*info),
             _ => Err(unexpected()),
         }
+    }
+
+    /// What is used of it by each user, and what may be.
+    ///
+    /// # Errors
+    /// `Invalid::Engines` of a pool on several engines; `Invalid::Argument` where the engine knows no limits; those of the
+    /// transport.
+    pub fn quota(&self) -> Result<Report> {
+        now(self.quota_by(Way::Now))
+    }
+
+    /// As [`Container::quota`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::quota`].
+    pub async fn quota_by(&self, way: Way) -> Result<Report> {
+        self.check_handle()?;
+        match self.core().ask_pool_by(way, self.core().read_id(), || PoolVerb::ContQuota(self.no())).await? {
+            PoolReply::Quota(report) => Ok(*report),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Sets what may be used of it, by a user if one is named; 0 lifts a limit.
+    ///
+    /// # Errors
+    /// As [`Container::quota`]; `Invalid::Count` if too many users have limits; `NoPermission`.
+    pub fn set_quota(&self, uid: Option<u32>, limits: Limits) -> Result<()> {
+        now(self.set_quota_by(Way::Now, uid, limits))
+    }
+
+    /// As [`Container::set_quota`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::set_quota`].
+    pub async fn set_quota_by(&self, way: Way, uid: Option<u32>, limits: Limits) -> Result<()> {
+        self.done_by(way, || PoolVerb::ContSetQuota(self.no(), uid, limits)).await
     }
 
     /// Current properties; an empty list asks for all.

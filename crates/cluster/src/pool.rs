@@ -112,8 +112,18 @@ struct Later {
 struct Starved {
     target: TargetNo,
     op: Op<'static>,
-    /// How far its container is: the epoch, and the target that is under way. It has not begun without.
-    reach: Option<(Epoch, TargetNo)>,
+    /// How far its container is. It has not begun without.
+    reach: Option<Reach>,
+}
+
+/// How far what nobody sees of a container is freed.
+#[derive(Clone, Copy)]
+struct Reach {
+    /// Changes before it.
+    changes: u64,
+    upto: Epoch,
+    /// The target that is under way.
+    target: TargetNo,
 }
 
 impl<T: TargetStore> Pool<T> {
@@ -274,18 +284,18 @@ impl<T: TargetStore> Pool<T> {
     fn call_within_limits(&self, target: TargetNo, mut op: Op<'_>) -> Completion {
         for _ in 0..LIMIT_ATTEMPTS_MAX {
             let completion = self.targets.call(target, copy::borrowed(&mut op));
-            if !is_limit(&completion.result) || self.free_unseen(op.cont).is_err() {
+            if !is_limit(&completion.result) || !self.free_unseen(op.cont) {
                 return completion;
             }
         }
         self.targets.call(target, op)
     }
 
-    /// Frees what nobody sees of a container.
-    fn free_unseen(&self, cont: ContNo) -> Result<()> {
+    /// Frees what nobody sees of a container; `false` if there is nothing, or it cannot be.
+    fn free_unseen(&self, cont: ContNo) -> bool {
         match &self.role {
-            Role::Service(service) => service.aggregate(&self.targets, cont, Epoch::ZERO).map(|_| ()),
-            Role::Part { .. } => Err(Error::NoPermission),
+            Role::Service(service) => service.free_unseen(&self.targets, cont).is_ok_and(|ran| ran),
+            Role::Part { .. } => false,
         }
     }
 
@@ -312,25 +322,37 @@ impl<T: TargetStore> Pool<T> {
     fn free_on(&self, starved: &mut Starved) -> Result<bool> {
         let Role::Service(service) = &self.role else { return Err(Error::NoPermission) };
         let cont = starved.op.cont;
-        let (upto, target) = match starved.reach {
+        let account = self.targets.accounts().find(cont).ok_or(Error::NoContainer)?;
+        let mut reach = match starved.reach {
             Some(reach) => reach,
-            None => (service.aggregable(&self.targets, cont)?, TargetNo(0)),
+            None => {
+                let changes = account.changes();
+                let upto = service.aggregable_now(&self.targets, cont)?;
+                Reach { changes, upto, target: TargetNo(0) }
+            }
         };
-        let verb = Verb::Cont(ContVerb::Aggregate(upto));
-        let more = match self.targets.call(target, plain(cont, verb)).result? {
+        let verb = Verb::Cont(ContVerb::Aggregate(reach.upto));
+        let more = match self.targets.call(reach.target, plain(cont, verb)).result? {
             Reply::Aggregated { more, .. } => more,
             _ => false,
         };
-        let next = if more { target } else { TargetNo(target.0 + 1) };
-        starved.reach = Some((upto, next));
-        Ok(next.index() >= self.targets.count())
+        if !more {
+            reach.target = TargetNo(reach.target.0 + 1);
+        }
+        starved.reach = Some(reach);
+        let is_done = reach.target.index() >= self.targets.count();
+        if is_done {
+            account.note_freed(reach.changes);
+        }
+        Ok(is_done)
     }
 
     /// Keeps an operation that a limit refuses, or tells so after as many attempts as one makes that waits.
     fn starve(&self, queue: &Queue, target: TargetNo, op: Op<'static>, out: &mut Vec<Outcome>) {
         let mut waiting = locked(&queue.waiting);
         let attempt = waiting.repeated.remove(&op.token).unwrap_or(0);
-        if attempt >= LIMIT_ATTEMPTS_MAX {
+        let is_freed = self.targets.accounts().find(op.cont).is_none_or(|account| account.is_freed());
+        if attempt >= LIMIT_ATTEMPTS_MAX || is_freed {
             return out.push(refused(op, Error::QuotaLimit));
         }
         waiting.repeated.insert(op.token, attempt + 1);

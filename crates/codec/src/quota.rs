@@ -4,6 +4,7 @@
 //! is the sum over its users; nothing is given back that was not charged.
 
 use crate::verb::{Mutation, NewValue, PunchScope};
+use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_types::{Error, KeyKind, TxId};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -291,6 +292,10 @@ pub struct Replaced {
 pub struct Account {
     /// Guards the sums, for a few instructions; nothing is taken while it is held.
     state: Mutex<State>,
+    /// Changes of the container, on all targets: after each there may be something that nobody sees.
+    changes: AtomicU64,
+    /// One more than there had been when that was freed last; 0 before.
+    freed: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -365,6 +370,28 @@ impl Account {
     /// It is not under way any more.
     pub fn end_moves(&self, tx: TxId) {
         self.state().moves.remove(&tx);
+    }
+
+    /// Something was written, removed or decided in the container, or a snapshot of it made or removed.
+    pub fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many changes there have been: to be looked at before what nobody sees is freed, and told by `note_freed` after it.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// What nobody saw after so many changes is freed.
+    pub fn note_freed(&self, changes: u64) {
+        self.freed.fetch_max(changes + 1, Ordering::AcqRel);
+    }
+
+    /// Whether nothing has changed since what nobody sees was freed.
+    #[must_use]
+    pub fn is_freed(&self) -> bool {
+        self.freed.load(Ordering::Acquire) > self.changes()
     }
 
     /// What is used, and what may be.

@@ -57,7 +57,7 @@ pub trait TargetStore: Send {
     fn step(&mut self) -> Progress;
 
     /// From now on keeps an account of a container that it shares with others in this process: counts in it what is there, and
-    /// asks it before it adds anything. The one that it has already stays.
+    /// asks it before it adds anything. Another one that it has is kept no more; this one stays if it is there.
     ///
     /// # Errors
     /// `NoContainer`; `Invalid(Engines)` of a store that is in another process.

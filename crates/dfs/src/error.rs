@@ -225,6 +225,7 @@ fn store_errno(error: &StoreError) -> i32 {
         StoreError::TxRestart { .. } => errno::ERESTART,
         StoreError::InDoubt { .. } => errno::EAGAIN,
         StoreError::NoSpace { .. } => errno::ENOSPC,
+        StoreError::QuotaLimit => errno::EDQUOT,
         StoreError::Corrupt { .. } | StoreError::HashCollision | StoreError::RecordSize { .. } => errno::EIO,
         StoreError::Io { errno, .. } => *errno,
         StoreError::ReadOnly { .. } => errno::EROFS,
@@ -417,6 +418,7 @@ mod tests {
             (Error::AttributesFull, 28),
             (Error::from(StoreError::NotFound), 2),
             (StoreError::NoSpace { target: TargetNo(0), needed_bytes: 1 }.into(), 28),
+            (StoreError::QuotaLimit.into(), 122),
             (StoreError::TxRestart { after: Epoch(1) }.into(), 11),
             (StoreError::Io { target: TargetNo(1), errno: 121 }.into(), 121),
         ] {

@@ -14,9 +14,10 @@ use crate::resolve::STALE_RETRIES;
 use crate::store::{Empties, with_scratch};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
-use dolmen_client::{At, Container, NewValue, Payload, UpdateIod};
+use dolmen_client::quota::Report;
+use dolmen_client::{At, Container, Error as StoreError, NewValue, Payload, UpdateIod};
 use dolmen_env::{Clock, RealClock};
-use dolmen_types::{Cond, Epoch, Key, ObjectClass, ObjectType, Oid, PropId, PropValue, Props};
+use dolmen_types::{Cond, Epoch, Invalid, Key, ObjectClass, ObjectType, Oid, PropId, PropValue, Props};
 use std::sync::Arc;
 
 /// Container property `LAYOUT_TYPE` of a container with names.
@@ -382,10 +383,17 @@ impl Dfs {
     pub fn statfs(&self) -> Result<Statfs> {
         let container = &self.session.mount.container;
         let (info, space) = (container.query()?, container.query_pool()?.space);
+        let quota = self.quota()?;
+        // What is charged beyond a limit is what nobody sees any more, or was there before the limit.
+        let left = |limit: u64, used: u64| if limit == 0 { u64::MAX } else { limit.saturating_sub(used) };
+        let (limits, used) = (quota.limits, quota.used);
+        let total_bytes = space.iter().map(|target| target.total_bytes).sum::<u64>();
+        let free_bytes = space.iter().map(|target| target.free_bytes).sum::<u64>();
         Ok(Statfs {
             block_bytes: self.session.mount.superblock.chunk_bytes,
-            total_bytes: space.iter().map(|target| target.total_bytes).sum(),
-            free_bytes: space.iter().map(|target| target.free_bytes).sum(),
+            total_bytes: total_bytes.min(left(limits.bytes, 0)),
+            free_bytes: free_bytes.min(left(limits.bytes, used.bytes)),
+            files: (limits.files > 0).then(|| (limits.files, left(limits.files, used.files))),
             used_bytes: info.usage.bulk_bytes + info.usage.small_bytes,
             value_bytes: info.usage.value_bytes,
             versions: info.usage.versions,
@@ -394,15 +402,28 @@ impl Dfs {
     }
 }
 
+impl Dfs {
+    /// What is used of the container, and what may be; nothing and no limits where the engine keeps none.
+    fn quota(&self) -> Result<Report> {
+        match self.session.mount.container.quota() {
+            Err(StoreError::Invalid(Invalid::Engines | Invalid::Argument)) => Ok(Report::default()),
+            other => Ok(other?),
+        }
+    }
+}
+
 /// What a file system takes up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Statfs {
     /// The preferred size of reads and writes.
     pub block_bytes: u64,
-    /// What the pool may take up, over all its targets. Other containers have their part of it.
+    /// What the pool may take up, over all its targets, of which other containers have their part; or the container's limit, if
+    /// that is less.
     pub total_bytes: u64,
-    /// What new data may still take in the pool, the reserve subtracted.
+    /// What new data may still take in the pool, the reserve subtracted; or what the limit leaves, if that is less.
     pub free_bytes: u64,
+    /// How many files the container may have, and how many more, if there is a limit.
+    pub files: Option<(u64, u64)>,
     /// Space held by the container, with metadata, kept versions included.
     pub used_bytes: u64,
     /// Bytes of keys' values as written, kept versions included.

@@ -71,6 +71,7 @@ impl Target {
         let appended = self.store.log.append(LogKind::Cont, |out| event.encode(cont, out));
         self.apply_event(cont, event);
         self.checkpoint.changes += 1;
+        self.note_change(cont);
         let is_awaited = self.is_awaited(self.durability(cont));
         if let Some(known) = self.conts.any_mut(cont)
             && is_awaited

@@ -35,7 +35,7 @@ type Seen = BTreeSet<(u64, u64, Stamp)>;
 impl Target {
     /// Keeps an account of a container from now on.
     pub(crate) fn begin_account(&mut self, cont: ContNo, account: &Arc<Account>) -> Result<(), Error> {
-        if self.conts.find(cont)?.account.is_some() {
+        if self.conts.find(cont)?.account.as_ref().is_some_and(|known| Arc::ptr_eq(known, account)) {
             return Ok(());
         }
         self.charges_by_user(cont)?.into_iter().for_each(|(uid, charge)| account.count(uid, charge));
@@ -173,6 +173,13 @@ impl Target {
             for (cred, charge) in self.prepared_charges(prepared) {
                 account.release(self.uid_of(cred), charge);
             }
+        }
+    }
+
+    /// Something was decided, or kept, or is kept no more: there may be something that nobody sees.
+    pub(crate) fn note_change(&self, cont: ContNo) {
+        if let Some(account) = self.account(cont) {
+            account.note_change();
         }
     }
 

@@ -707,6 +707,7 @@ impl Target {
     /// The frame just appended decides: who sees what it decides waits for it.
     fn begin_decision(&mut self, prepared: &Prepared) {
         self.checkpoint.changes += 1;
+        self.note_change(prepared.head.cont);
         self.forget_reader(prepared.head.epoch);
         let durability = self.durability(prepared.head.cont);
         self.reads.begin_write(self.store.log.last_sequence(), self.is_awaited(durability));

@@ -261,9 +261,9 @@ impl Target {
         let ceiling = self.epochs.due_ceiling();
         let side_bytes = asker.frame_bytes() + ceiling.map_or(0, |_| CEILING_FRAME_BYTES);
         self.make_room_behind(side_bytes, WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.need(cont))?;
-        if let Some(account) = account {
+        if let Some(account) = &account {
             let write = Reserving { uid: head.cred.uid, tx: None, cont, secret: spec.hash_key, view: &view };
-            self.reserve(&account, &write, &[(oid, drafts)])?;
+            self.reserve(account, &write, &[(oid, drafts)])?;
         }
         let (cred, client) = self.introduce(head, asker);
         if let Some(ceiling) = ceiling {
@@ -294,6 +294,9 @@ impl Target {
         self.first_version = None;
         path.up(Depth::Object);
         self.mark_conditions(&mut path, drafts, epoch)?;
+        if let Some(account) = account {
+            account.note_change();
+        }
         let result = ResultInfo { sequence: head.id.sequence, epoch, digest: drafts.digest };
         self.repeats.retain(client, result);
         self.store.put_path(path);

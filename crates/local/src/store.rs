@@ -1,8 +1,11 @@
 //! The target of a pool, wherever it is.
 
 use dolmen_cluster::{Absent, Elsewhere};
+use dolmen_codec::quota::{Account, Charge};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_engine::Target;
+use dolmen_types::{ContNo, Error};
+use std::sync::Arc;
 
 /// A target: this process's, another engine's, or one that a part of a pool has no way to.
 #[expect(clippy::large_enum_variant, reason = "a pool has as many as targets, which do not move")]
@@ -45,6 +48,22 @@ impl TargetStore for Store {
             Self::Here(store) => store.step(),
             Self::Elsewhere(store) => store.step(),
             Self::Absent(store) => store.step(),
+        }
+    }
+
+    fn keep_account(&mut self, cont: ContNo, account: &Arc<Account>) -> Result<(), Error> {
+        match self {
+            Self::Here(store) => store.keep_account(cont, account),
+            Self::Elsewhere(store) => store.keep_account(cont, account),
+            Self::Absent(store) => store.keep_account(cont, account),
+        }
+    }
+
+    fn charges(&mut self, cont: ContNo) -> Result<Vec<(u32, Charge)>, Error> {
+        match self {
+            Self::Here(store) => store.charges(cont),
+            Self::Elsewhere(store) => store.charges(cont),
+            Self::Absent(store) => store.charges(cont),
         }
     }
 }

@@ -209,6 +209,7 @@ fn who_loses_its_answer_while_it_drives_leaves_the_rest_to_others() {
         callers_step,
         tellings: Tellings::default(),
         parts: Parts::default(),
+        accounts: Accounts::default(),
     };
     let tickets = [(); 3].map(|()| targets.start(TARGET, latest()));
     targets.drive_for(TARGET, &dest);

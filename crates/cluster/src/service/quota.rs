@@ -2,7 +2,7 @@
 
 use super::{Asked, Cont, Service, State, change};
 use crate::accounts;
-use crate::dispatch::Targets;
+use crate::dispatch::{Targets, plain};
 use crate::drive;
 use crate::inbox::locked;
 use crate::service::record::{Answer, ContRecord};
@@ -10,6 +10,7 @@ use crate::service::store::META;
 use dolmen_codec::TargetStore;
 use dolmen_codec::pool::TxCommit;
 use dolmen_codec::quota::{Limits, Quota, Report, report};
+use dolmen_codec::verb::Verb;
 use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, PropId, PropValue, Result};
 
 impl Cont {
@@ -82,6 +83,25 @@ impl Service {
         }
     }
 
+    /// Frees what nobody sees of a container with an account, if something has changed since that was done last; whether it was.
+    pub(crate) fn free_unseen<T: TargetStore>(&self, targets: &Targets<T>, no: ContNo) -> Result<bool> {
+        let account = targets.accounts().find(no).ok_or(Error::NoContainer)?;
+        if account.is_freed() {
+            return Ok(false);
+        }
+        let changes = account.changes();
+        let upto = self.aggregable_now(targets, no)?;
+        self.aggregate(targets, no, upto)?;
+        account.note_freed(changes);
+        Ok(true)
+    }
+
+    /// As `aggregable`, of all that targets have answered or are about to.
+    pub(crate) fn aggregable_now<T: TargetStore>(&self, targets: &Targets<T>, no: ContNo) -> Result<Epoch> {
+        targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Latest))?;
+        self.aggregable(targets, no)
+    }
+
     /// Commits a transaction. One that a limit refuses is told to restart if what nobody sees was in its way.
     pub(super) fn commit<T: TargetStore>(
         &self,
@@ -93,7 +113,7 @@ impl Service {
         let limited = targets.accounts().find(cont).map(|account| (account, accounts::adds(&commit)));
         let result = drive::commit(targets, head, commit);
         let Some((account, adds)) = limited.filter(|_| accounts::is_limit(&result)) else { return result };
-        self.aggregate(targets, cont, Epoch::ZERO)?;
+        self.free_unseen(targets, cont)?;
         if account.fits(head.cred.uid, None, adds) {
             return Err(Error::TxRestart { after: self.now(targets) });
         }

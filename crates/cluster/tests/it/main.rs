@@ -54,6 +54,7 @@ mod on_engine {
     mod common;
     mod dispatch;
     mod parts;
+    mod quota;
     mod service;
     mod service_crash;
     mod service_repeats;

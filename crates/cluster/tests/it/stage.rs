@@ -1,8 +1,9 @@
 //! A store on a stage: what reaches it is written down, and it can be held, failed or made to panic.
 
+use dolmen_codec::quota::{Account, Charge};
 use dolmen_codec::verb::{ContVerb, Reply, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
-use dolmen_types::{Epoch, Error, Head, TargetNo};
+use dolmen_types::{ContNo, Epoch, Error, Head, TargetNo};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -209,6 +210,14 @@ impl<T: TargetStore> TargetStore for Staged<T> {
 
     fn step(&mut self) -> Progress {
         self.store.step()
+    }
+
+    fn keep_account(&mut self, cont: ContNo, account: &Arc<Account>) -> Result<(), Error> {
+        self.store.keep_account(cont, account)
+    }
+
+    fn charges(&mut self, cont: ContNo) -> Result<Vec<(u32, Charge)>, Error> {
+        self.store.charges(cont)
     }
 }
 

@@ -56,6 +56,12 @@ pub const FEATURE_CHANGE: u64 = 8;
 /// pushed to, and closes the connection on which one is asked for.
 pub const FEATURE_LEASES: u64 = 32;
 
+/// A feature of an engine, and of a client: containers may have limits, which are asked for and set by
+/// [`PoolVerb::ContQuota`](crate::pool::PoolVerb::ContQuota) and the like, and who does not fit is told
+/// [`Error::QuotaLimit`](dolmen_types::Error::QuotaLimit). An engine that does not say it closes the connection on which they are
+/// asked for; a client that does not is told that the pool is full.
+pub const FEATURE_QUOTA: u64 = 128;
+
 /// Who answers, and what was agreed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Welcome {
@@ -157,6 +163,12 @@ impl Welcome {
     #[must_use]
     pub fn knows(&self, wanted: OpenFor) -> bool {
         !wanted.is_of_alone() || self.features & FEATURE_ALONE != 0
+    }
+
+    /// Whether who says this knows limits of containers.
+    #[must_use]
+    pub fn knows_quota(&self) -> bool {
+        self.features & FEATURE_QUOTA != 0
     }
 
     /// Encodes the record.

@@ -184,8 +184,9 @@ pub(crate) fn statfs(out: &mut Out, space: &dolmen_dfs::Statfs) {
     let units = |bytes: u64| bytes / u64::from(UNIT_BYTES);
     let free = units(space.free_bytes);
     out.u64(units(space.total_bytes)).u64(free).u64(free);
-    // As many files as there is room for the smallest.
-    out.u64(units(space.total_bytes)).u64(free);
+    // Without a limit as many files as there is room for the smallest.
+    let (files, files_free) = space.files.unwrap_or((units(space.total_bytes), free));
+    out.u64(files).u64(files_free);
     out.u32(UNIT_BYTES).u32(u32::try_from(space.name_bytes_max).unwrap_or(255)).u32(UNIT_BYTES).u32(0);
     out.bytes(&[0; 24]);
 }
@@ -213,6 +214,7 @@ mod tests {
             block_bytes: 1,
             total_bytes: 1,
             free_bytes: 1,
+            files: Some((1, 1)),
             used_bytes: 1,
             value_bytes: 1,
             versions: 1,

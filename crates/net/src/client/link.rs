@@ -834,6 +834,11 @@ impl State {
             (Ask::Pool(PoolVerb::ContOpen(_, wanted)), Some(session)) if !session.welcome.knows(*wanted) => {
                 Err(Invalid::Argument.into())
             }
+            (Ask::Pool(PoolVerb::ContQuota(_) | PoolVerb::ContSetQuota(..)), Some(session))
+                if !session.welcome.knows_quota() =>
+            {
+                Err(Invalid::Argument.into())
+            }
             _ => Ok(()),
         }
     }

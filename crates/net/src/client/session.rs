@@ -11,8 +11,8 @@ use core::time::Duration;
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{
-    FEATURE_LEASES, FEATURE_PARTS, HELLO_BYTES, Hello, PoolSlot, Refusal, SystemVerb, VERSION, VERSION_MIN,
-    WELCOME_BYTES, Welcome,
+    FEATURE_LEASES, FEATURE_PARTS, FEATURE_QUOTA, HELLO_BYTES, Hello, PoolSlot, Refusal, SystemVerb, VERSION,
+    VERSION_MIN, WELCOME_BYTES, Welcome,
 };
 use dolmen_codec::{Answer, Ask, Way, give_way, now};
 use dolmen_env::{Address, Clock, Moved, RealClock, SharedMemory, Socket};
@@ -129,7 +129,7 @@ pub(super) async fn connect_by(
         version_min: VERSION_MIN,
         version_max: VERSION,
         process: std::process::id(),
-        features: FEATURE_PARTS | FEATURE_LEASES,
+        features: FEATURE_PARTS | FEATURE_LEASES | FEATURE_QUOTA,
         ring_bytes,
         client: options.client,
     };

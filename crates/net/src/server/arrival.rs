@@ -11,8 +11,8 @@ use crate::stream::Stream;
 use crate::terms::Terms;
 use crate::tls::{Certs, Identity};
 use dolmen_codec::wire::{
-    FEATURE_ALONE, FEATURE_CHANGE, FEATURE_LEASES, FEATURE_PARTS, HELLO_BYTES, Hello, Refusal, Version,
-    WELCOME_BYTES,
+    FEATURE_ALONE, FEATURE_CHANGE, FEATURE_LEASES, FEATURE_PARTS, FEATURE_QUOTA, HELLO_BYTES, Hello, Refusal,
+    Version, WELCOME_BYTES,
 };
 use dolmen_env::{Moved, Peer, SharedMemory, Socket, Waiter, peer_watch};
 use std::io::IoSlice;
@@ -87,6 +87,8 @@ pub(super) struct Greeted {
     pub(super) takes_parts: bool,
     /// It knows leases, and takes what is pushed.
     pub(super) takes_leases: bool,
+    /// It knows limits, and what is told of them.
+    pub(super) knows_quota: bool,
     pub(super) must_flush: bool,
 }
 
@@ -95,6 +97,7 @@ pub(super) struct Agreed {
     version: Version,
     takes_parts: bool,
     takes_leases: bool,
+    knows_quota: bool,
 }
 
 impl Arrival {
@@ -131,8 +134,8 @@ impl Arrival {
     pub(super) fn greeted(self, agreed: &Agreed) -> Greeted {
         let Self { stream, who, must_flush, .. } = self;
         let terms = Terms::of(agreed.version, &stream);
-        let Agreed { takes_parts, takes_leases, .. } = *agreed;
-        Greeted { stream, who, terms, takes_parts, takes_leases, must_flush }
+        let Agreed { takes_parts, takes_leases, knows_quota, .. } = *agreed;
+        Greeted { stream, who, terms, takes_parts, takes_leases, knows_quota, must_flush }
     }
 
     /// Takes the hello, and answers it: with rings of at most `ring_bytes_max` each if they are asked for and possible. `None`
@@ -151,6 +154,7 @@ impl Arrival {
         };
         self.who.client = hello.client;
         let takes_parts = hello.features & FEATURE_PARTS != 0;
+        let knows_quota = hello.features & FEATURE_QUOTA != 0;
         let Some(version) = hello.agreed() else {
             self.say(&Refusal::VERSION.encode(), None)?;
             return Err(Error::Protocol(Violation::Version));
@@ -163,7 +167,7 @@ impl Arrival {
         };
         let welcome = |ring_bytes| {
             let mut welcome = system.welcome(version, ring_bytes);
-            welcome.features |= FEATURE_ALONE | FEATURE_CHANGE;
+            welcome.features |= FEATURE_ALONE | FEATURE_CHANGE | FEATURE_QUOTA;
             if takes_parts {
                 welcome.features |= FEATURE_PARTS;
             }
@@ -180,7 +184,7 @@ impl Arrival {
         } else {
             self.say(&welcome(0), None)?;
         }
-        Ok(Some(Agreed { version, takes_parts, takes_leases }))
+        Ok(Some(Agreed { version, takes_parts, takes_leases, knows_quota }))
     }
 
     /// The hello, once it has come.

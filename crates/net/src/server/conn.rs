@@ -29,7 +29,7 @@ use dolmen_codec::wire::{
 };
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Clock, RealClock, Waiter};
-use dolmen_types::{Epoch, Error as Failure, Head, Invalid, IoBuf, limits};
+use dolmen_types::{Epoch, Error as Failure, Head, Invalid, IoBuf, TargetNo, limits};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -105,6 +105,7 @@ pub(super) struct Conn {
     takes_parts: bool,
     /// What it has of leases, and waits for.
     leased: Leased,
+    knows_quota: bool,
     /// A request whose answer there was no room for.
     stalled: Option<Box<Stalled>>,
     /// Answers in parts whose next part waits until the peer has read more.
@@ -135,7 +136,7 @@ struct Stalled {
 impl Conn {
     /// A connection that has been greeted.
     pub(super) fn new(greeted: Greeted, serial: u64) -> Self {
-        let Greeted { stream, who, terms, takes_parts, takes_leases, must_flush } = greeted;
+        let Greeted { stream, who, terms, takes_parts, takes_leases, knows_quota, must_flush } = greeted;
         let mut requests = Requests::new();
         requests.agree(terms);
         Self {
@@ -151,6 +152,7 @@ impl Conn {
             requests,
             takes_parts,
             leased: Leased::new(takes_leases),
+            knows_quota,
             stalled: None,
             paused: VecDeque::new(),
             is_starved: false,
@@ -583,7 +585,14 @@ impl Conn {
         let (token, map_version, plan) = (*token, *map_version, plan.as_ref());
         let to = ReplyTo { version, token, map_version, push_seq: self.leased.push_seq, lease, plan };
         shared.scratch.clear();
-        encode_reply(&mut shared.scratch, &to, result);
+        match result {
+            // By the number that programs of before know, which act on it alike.
+            Err(Failure::QuotaLimit) if !self.knows_quota => {
+                let full = Failure::NoSpace { target: TargetNo(0), needed_bytes: 0 };
+                encode_reply(&mut shared.scratch, &to, &Err(full));
+            }
+            result => encode_reply(&mut shared.scratch, &to, result),
+        }
         self.output.put(&mut self.stream, &shared.scratch)?;
         let parts = match (result, plan) {
             (Ok(Answer::Target(Reply::Fetched(fetched))), Some(plan)) => plan.parts(fetched),
@@ -773,7 +782,10 @@ fn is_quick(verb: &PoolVerb<'_>, answers_at_once: bool) -> bool {
 /// Bytes that the answer of a pool's service may take, beyond what each request may.
 fn answer_bytes(verb: &PoolVerb<'_>) -> usize {
     match verb {
-        PoolVerb::AttrNames(_) | PoolVerb::ContList | PoolVerb::SnapList(_) => LONG_ANSWER_BYTES,
+        PoolVerb::AttrNames(_)
+        | PoolVerb::ContList
+        | PoolVerb::SnapList(_)
+        | PoolVerb::ContQuota(_) => LONG_ANSWER_BYTES,
         PoolVerb::Attr(..) => usize::try_from(limits::RECORD_BYTES_MAX).unwrap_or(usize::MAX),
         _ => 0,
     }
@@ -795,7 +807,7 @@ mod tests {
 
     fn greeted(stream: Stream) -> Greeted {
         let (who, terms) = (Who::default(), Terms::default());
-        Greeted { stream, who, terms, takes_parts: true, takes_leases: true, must_flush: false }
+        Greeted { stream, who, terms, takes_parts: true, takes_leases: true, knows_quota: true, must_flush: false }
     }
 
     #[test]

@@ -89,7 +89,9 @@ fn of_pool(verb: &PoolVerb<'_>) -> Need {
         PoolVerb::ContCreate { .. } => Need::Pool(perm::CREATE | perm::WRITE),
         PoolVerb::Leases(cont, _) => read(*cont),
         PoolVerb::Lock(cont, _) => Need::Cont(*cont, perm::READ | perm::WRITE, 0),
-        PoolVerb::ContQuery(cont) => Need::Cont(*cont, perm::READ | perm::GET_PROP, 0),
+        PoolVerb::ContSetQuota(_, None, _) => Need::Pool(perm::SET_PROP),
+        PoolVerb::ContSetQuota(cont, Some(_), _) => Need::Cont(*cont, 0, perm::SET_PROP),
+        PoolVerb::ContQuery(cont) | PoolVerb::ContQuota(cont) => Need::Cont(*cont, perm::READ | perm::GET_PROP, 0),
         PoolVerb::ContProps(cont, ids) => {
             let list = if ids.contains(&PropId::CO_ACL) { perm::GET_ACL } else { 0 };
             let others = ids.iter().any(|id| *id != PropId::CO_ACL);
@@ -166,7 +168,10 @@ pub fn on_pool(who: &Principal, props: &Props) -> u64 {
         _ => Acl::of_new_pool(),
     };
     let perms = acl.lists(&user(who), text(PropId::PO_OWNER), text(PropId::PO_OWNER_GROUP));
-    if perms & (perm::READ | perm::GET_PROP) == 0 { perms } else { perms | perm::READ | perm::GET_PROP }
+    // His are the limits of containers, whatever the list says.
+    let own = if !who.name.is_empty() && who.name == text(PropId::PO_OWNER) { perm::SET_PROP } else { 0 };
+    let read = if perms & (perm::READ | perm::GET_PROP) == 0 { 0 } else { perm::READ | perm::GET_PROP };
+    perms | read | own
 }
 
 /// One that cannot be read allows nobody anything, but the owner of a container to mend it.

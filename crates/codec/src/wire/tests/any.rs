@@ -7,6 +7,7 @@ use super::super::{
 use crate::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange, LockReply};
 use crate::order::HashKey;
 use crate::pool::*;
+use crate::quota::{Charge, Limits, Report, UserUse};
 use crate::verb::*;
 use dolmen_types::limits::{LIST_BYTES_MAX, LIST_ITEMS_MAX};
 use dolmen_types::*;
@@ -316,6 +317,9 @@ pub(super) fn pool_verb() -> impl Strategy<Value = PoolVerb<'static>> {
         1 => (cont(), any::<bool>()).prop_map(|(cont, is_all)| {
             PoolVerb::ContEvict(cont, if is_all { Whose::All } else { Whose::Own })
         }),
+        1 => cont().prop_map(PoolVerb::ContQuota),
+        1 => (cont(), option::of(any::<u32>()), limits())
+            .prop_map(|(cont, uid, limits)| PoolVerb::ContSetQuota(cont, uid, limits)),
         10 => cont_question(),
         6 => bare,
         1 => (of(), attrs).prop_map(|(cont, attrs)| PoolVerb::SetAttrs(cont, attrs)),
@@ -327,6 +331,16 @@ pub(super) fn pool_verb() -> impl Strategy<Value = PoolVerb<'static>> {
         1 => (cont(), epoch()).prop_map(|(cont, epoch)| PoolVerb::SnapDestroy(cont, epoch)),
         3 => commit.prop_map(PoolVerb::TxCommit),
     ]
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    any::<[u64; 2]>().prop_map(|[bytes, files]| Limits { bytes, files })
+}
+
+fn report() -> impl Strategy<Value = Report> {
+    let used = || any::<[u64; 2]>().prop_map(|[bytes, files]| Charge { bytes, files });
+    let user = (any::<u32>(), used(), limits()).prop_map(|(uid, used, limits)| UserUse { uid, used, limits });
+    (used(), limits(), vec(user, 0..5)).prop_map(|(used, limits, users)| Report { used, limits, users })
 }
 
 /// Parts of an array as a target answers them: ascending and apart, few records each.
@@ -471,6 +485,7 @@ pub(super) fn pool_reply() -> impl Strategy<Value = PoolReply> {
             (lock_range(), any::<u32>()).prop_map(|(range, pid)| LockReply::Held { range, pid }),
         ]
         .prop_map(PoolReply::Lock),
+        report().prop_map(|report| PoolReply::Quota(Box::new(report))),
         Just(()).prop_map(|()| PoolReply::Done)
     ];
     prop_oneof![

@@ -7,6 +7,7 @@ use super::super::{
 use crate::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange, LockReply};
 use crate::order::HashKey;
 use crate::pool::*;
+use crate::quota::{Charge, Limits, Report, UserUse};
 use crate::transport::{Answer, Ask};
 use crate::verb::*;
 use dolmen_types::*;
@@ -148,7 +149,18 @@ fn pool_verbs() -> Vec<PoolVerb<'static>> {
         PoolVerb::Lock(cont, Box::new(lock())),
         PoolVerb::Evicted { cont, evictions: vec![1, 2, 3], by: 4 << 90 },
         PoolVerb::Leases(cont, vec![1, u32::MAX]),
+        PoolVerb::ContQuota(cont),
+        PoolVerb::ContSetQuota(cont, Some(2), limits()),
     ]
+}
+
+fn limits() -> Limits {
+    Limits { bytes: 3, files: 4 }
+}
+
+fn quota() -> Report {
+    let (used, limits) = (Charge { bytes: 5, files: 6 }, limits());
+    Report { used, limits, users: vec![UserUse { uid: 7, used, limits }] }
 }
 
 fn lock() -> LockAsk {
@@ -257,6 +269,7 @@ fn pool_replies() -> Vec<PoolReply> {
         PoolReply::Audits(vec![audit(), Audit::default()]),
         PoolReply::Done,
         PoolReply::Lock(LockReply::Held { range: lock().range, pid: 8 }),
+        PoolReply::Quota(Box::new(quota())),
     ]
 }
 
@@ -289,6 +302,7 @@ fn errors() -> Vec<Error> {
         Error::HashCollision,
         Error::Unreachable { rank: 8 },
         Error::NoHandle,
+        Error::QuotaLimit,
     ]
 }
 
@@ -417,6 +431,8 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, [u64; 2])] = &[
     (AskKind::Lock, [0x8362_9775_fd7a_25ff, 0xcfee_5f83_4667_bd95]),
     (AskKind::Evicted, [0, 0x3949_7d3a_5215_368a]),
     (AskKind::Leases, [0, 0x3890_81ba_cf5e_175b]),
+    (AskKind::ContQuota, [0, 0x7d3d_2281_aca9_4dad]),
+    (AskKind::ContSetQuota, [0, 0xebf8_d052_0a27_0a5a]),
     (AskKind::Ping, [0xf0fb_45d9_d088_e047, 0x1c96_7afd_d799_741b]),
     (AskKind::SystemQuery, [0x7bc2_176f_f361_e8db, 0x141c_294a_e2a6_26f7]),
     (AskKind::PoolList, [0xa593_dce7_aa20_77ef, 0x348a_eb6c_c528_c15b]),
@@ -460,6 +476,7 @@ pub(super) const GOLDEN_REPLIES: &[(ReplyKind, [u64; 2])] = &[
     (ReplyKind::Failed, [0x245d_ccdd_660d_af88, 0x9a3b_3ba0_7a42_130b]),
     (ReplyKind::Failed, [0x5426_f956_cce3_0dbb, 0xa2e6_905b_1823_676b]),
     (ReplyKind::Failed, [0x6370_9215_3d22_93f5, 0x342a_3771_e4f6_782d]),
+    (ReplyKind::Failed, [0xa8ad_4625_0f97_a31a, 0x69bf_d17c_ef2d_3684]),
     (ReplyKind::Written, [0x4fbe_30d4_bbd3_317a, 0x617_1a93_0422_6a9a]),
     (ReplyKind::Fetched, [0x5820_e988_8150_435f, 0xdbdd_b23f_bd5c_e547]),
     (ReplyKind::Listed, [0xfcd0_b0af_7aca_98a2, 0xff93_1b89_cf3f_5029]),
@@ -486,6 +503,7 @@ pub(super) const GOLDEN_REPLIES: &[(ReplyKind, [u64; 2])] = &[
     (ReplyKind::Audits, [0x0c8e_f368_4085_6aa2, 0x1358_2864_bcdd_c0f1]),
     (ReplyKind::PoolDone, [0xd850_aef5_fb04_fadc, 0x1078_12c4_10dd_300c]),
     (ReplyKind::Lock, [0x50fd_5df8_bff4_e190, 0x4c4a_eb62_a9e5_35f2]),
+    (ReplyKind::Quota, [0x8755_4275_7272_13dc, 0x41f9_9b6b_8e12_e7db]),
     (ReplyKind::SystemDone, [0x8c03_4b3c_d289_172c, 0x98e0_482b_1abe_95c8]),
     (ReplyKind::System, [0xfde4_9eb5_f6a3_6216, 0xa95e_18df_a3c7_5411]),
     (ReplyKind::Pools, [0x6440_786c_5782_0d39, 0x8062_5c92_f02e_3239]),
