@@ -12,9 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The akey of the record of a name in a file system.
 //= daos:src/include/daos_fs.h DFS_INODE akey
 pub const INODE_AKEY: &[u8] = b"DFS_INODE";
-/// What the akeys of other records of names begin with, and the dkey of a companion, which is no name.
-pub const RECORD_PREFIX: &[u8] = b"DLM_";
-/// The dkey with what the names of one file share.
+/// What the akeys of records of names, and of the file system itself, begin with.
+pub const RECORD_PREFIXES: [&[u8]; 2] = [b"DFS_", b"DLM_"];
+/// The dkey with what the names of one file share, which is no name.
 pub const COMPANION_DKEY: &[u8] = b"DLM_COMPANION";
 /// Records of names up to this size count as the file that they are of: a record with the target of most symbolic links.
 pub const RECORD_BYTES_MAX: u64 = 1024;
@@ -72,11 +72,10 @@ impl Charge {
 #[must_use]
 pub fn charge_of(dkey: &[u8], akey: &[u8], index: u64, value_bytes: u32) -> Charge {
     let bytes = u64::from(value_bytes);
-    let is_inode = akey == INODE_AKEY;
-    if bytes == 0 || (!is_inode && !akey.starts_with(RECORD_PREFIX)) {
+    if bytes == 0 || !RECORD_PREFIXES.iter().any(|prefix| akey.starts_with(prefix)) {
         return Charge { bytes, files: 0 };
     }
-    let is_name = is_inode && index == 0 && dkey != COMPANION_DKEY;
+    let is_name = akey == INODE_AKEY && index == 0 && dkey != COMPANION_DKEY;
     Charge { bytes: if bytes > RECORD_BYTES_MAX { bytes } else { 0 }, files: u64::from(is_name) }
 }
 

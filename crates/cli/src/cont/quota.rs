@@ -83,7 +83,7 @@ fn carry_out(cont: &Container, args: &Quota) -> dolmen_types::Result<Report> {
 fn explained(error: Error) -> Failure {
     match error {
         Error::Invalid(Invalid::Engines) => {
-            Failure::new(Exit::Usage, "the pool is on several engines, and such a pool has no quotas")
+            Failure::new(Exit::Refused, "the pool is on several engines, and such a pool has no quotas")
         }
         Error::Invalid(Invalid::Argument) => {
             Failure::new(Exit::Other, "the daemon is of a version that knows no quotas")

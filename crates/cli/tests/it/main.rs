@@ -23,6 +23,7 @@ mod mounted;
 mod objects;
 mod pools;
 mod processes;
+mod quota;
 mod served;
 mod sharing;
 mod shell;

@@ -110,6 +110,7 @@ mod on_engine {
     mod names;
     mod objs;
     mod orphans;
+    mod quota;
     mod random;
     mod renames;
     mod shared;

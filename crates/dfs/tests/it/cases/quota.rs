@@ -1,0 +1,151 @@
+//! A file system with limits: who does not fit is told EDQUOT, and all but growth works.
+
+use super::common::{World, cat, put, small_chunks};
+use dolmen_client::quota::{Charge, Limits};
+use dolmen_dfs::{Dfs, Error, Follow, OpenOptions, RenameMode, SetTime, Time, XattrCond, errno, layout};
+use dolmen_types::Epoch;
+
+/// A mount of each kind, on containers with such limits.
+fn each_mount(bytes: u64, files: u64, test: impl Fn(&World, &Dfs)) {
+    for shared in [false, true] {
+        let world = World::with(2, &small_chunks());
+        world.container.set_quota(None, Limits { bytes, files }).unwrap();
+        let fs = if shared { world.mount_shared() } else { world.mount() };
+        println!("shared: {shared}");
+        test(&world, &fs);
+    }
+}
+
+fn is_limit<T: core::fmt::Debug>(result: Result<T, Error>) {
+    let error = result.unwrap_err();
+    assert_eq!(error.errno(), errno::EDQUOT, "{error:?}");
+}
+
+fn used(world: &World) -> Charge {
+    world.container.aggregate(Epoch::ZERO).unwrap();
+    world.container.quota().unwrap().used
+}
+
+#[test]
+fn names_of_the_layout_are_those_that_limits_know() {
+    use dolmen_client::quota::{COMPANION_DKEY, INODE_AKEY, RECORD_BYTES_MAX, RECORD_PREFIXES};
+    assert_eq!((layout::AKEY_INODE, layout::DKEY_COMPANION), (INODE_AKEY, COMPANION_DKEY));
+    for akey in [layout::AKEY_LINKS, layout::AKEY_ATIME, layout::AKEY_RDEV, layout::AKEY_HOLDER] {
+        assert!(RECORD_PREFIXES.iter().any(|prefix| akey.starts_with(prefix)));
+    }
+    assert!(RECORD_BYTES_MAX > 88);
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_refused_and_one_that_is_removed_makes_room_at_once() {
+    each_mount(100_000, 0, |world, fs| {
+        for round in 0..4 {
+            let file = put(fs, "/a", &[1; 60_000]);
+            put(fs, "/b", &[2; 40_000]);
+            is_limit(file.write_at(60_000, &[3; 1]));
+            is_limit(fs.set_xattr("/a", "user.note", [1; 10], XattrCond::Any, Follow::No));
+            put(fs, "/empty", b"");
+            assert_eq!(cat(fs, "/b"), [2; 40_000]);
+            file.close().unwrap();
+            match round {
+                0 => fs.unlink("/a").unwrap(),
+                1 => drop(fs.open("/a", &OpenOptions { truncate: true, ..OpenOptions::WRITE }).unwrap()),
+                2 => fs.rename("/empty", fs, "/a", RenameMode::Replace).unwrap(),
+                _ => fs.open("/a", &OpenOptions::WRITE).unwrap().punch_hole(0, 14 * 4096).unwrap(),
+            }
+            // Of chunks that end behind a hole all is kept.
+            put(fs, "/c", &vec![4; if round == 3 { 14 * 4096 } else { 60_000 }]);
+            is_limit(fs.open("/c", &OpenOptions::WRITE).unwrap().append(&[1; 100]));
+            for path in ["/a", "/b", "/c", "/empty"] {
+                // Some are gone.
+                let _removed = fs.unlink(path);
+            }
+            assert_eq!(used(world), Charge { bytes: 0, files: 1 }, "the root, round {round}");
+        }
+    });
+}
+
+#[test]
+fn all_but_growth_works_far_over_the_limit() {
+    each_mount(0, 0, |world, fs| {
+        fs.mkdir("/d", 0o755).unwrap();
+        for name in ["a", "b", "c", "e", "f", "g"] {
+            put(fs, &format!("/d/{name}"), &[7; 10_000]).close().unwrap();
+        }
+        fs.set_xattr("/d/a", "user.note", [1; 100], XattrCond::Any, Follow::No).unwrap();
+        fs.link("/d/a", fs, "/d/a2").unwrap();
+        world.container.create_snapshot(Some("s")).unwrap();
+        world.container.set_quota(None, Limits { bytes: 1, files: 1 }).unwrap();
+        is_limit(fs.mkdir("/more", 0o755));
+        is_limit(fs.symlink("a", "/more"));
+        is_limit(fs.open("/more", &OpenOptions::CREATE));
+        is_limit(fs.link("/d/b", fs, "/more"));
+        is_limit(fs.open("/d/b", &OpenOptions::WRITE).unwrap().write_at(0, &[1; 4096]));
+        assert_eq!(cat(fs, "/d/a2"), [7; 10_000]);
+        fs.chmod("/d/a", 0o600).unwrap();
+        fs.set_mtime("/d/b", SetTime::To(Time { s: 5, ns: 6 }), Follow::No).unwrap();
+        fs.remove_xattr("/d/a", "user.note", Follow::No).unwrap();
+        fs.rename("/d/b", fs, "/moved", RenameMode::Replace).unwrap();
+        fs.rename("/d/c", fs, "/moved", RenameMode::Replace).unwrap();
+        fs.rename("/d/e", fs, "/moved", RenameMode::Exchange).unwrap();
+        let open = fs.open("/d/f", &OpenOptions { read: true, ..OpenOptions::WRITE }).unwrap();
+        fs.unlink("/d/f").unwrap();
+        assert_eq!(open.size().unwrap(), 10_000);
+        open.set_len(100).unwrap();
+        open.close().unwrap();
+        fs.open("/d/g", &OpenOptions::WRITE).unwrap().set_len(4096).unwrap();
+        fs.open("/d/g", &OpenOptions::WRITE).unwrap().punch_hole(0, 100).unwrap();
+        for name in ["a", "a2", "e", "g"] {
+            fs.unlink(format!("/d/{name}")).unwrap();
+        }
+        fs.rmdir("/d").unwrap();
+        fs.unlink("/moved").unwrap();
+        assert!(used(world).bytes >= 60_000, "the snapshot");
+        let snapshot = world.container.snapshots().unwrap().remove(0).epoch;
+        world.container.destroy_snapshot(snapshot).unwrap();
+        assert_eq!(used(world), Charge { bytes: 0, files: 1 });
+    });
+}
+
+#[test]
+fn files_are_written_over_and_names_move_at_the_limit() {
+    each_mount(40_000, 6, |world, fs| {
+        for name in ["/a", "/b", "/c", "/d", "/e"] {
+            put(fs, name, &[7; 8000]).close().unwrap();
+        }
+        assert_eq!(used(world), Charge { bytes: 40_000, files: 6 });
+        for round in 0..6u8 {
+            let file = fs.open("/a", &OpenOptions::WRITE).unwrap();
+            file.write_at(0, &[round; 4096]).unwrap();
+            file.write_at(4096, &[round; 8000 - 4096]).unwrap();
+            is_limit(file.write_at(8000, &[round; 1]));
+            fs.chmod("/b", 0o600 + u32::from(round)).unwrap();
+            fs.rename("/c", fs, "/x", RenameMode::Replace).unwrap();
+            fs.rename("/x", fs, "/c", RenameMode::NoReplace).unwrap();
+            is_limit(fs.open("/new", &OpenOptions::CREATE));
+            let open = fs.open("/d", &OpenOptions::READ).unwrap();
+            fs.unlink("/d").unwrap();
+            is_limit(fs.open("/new", &OpenOptions::CREATE));
+            open.close().unwrap();
+            put(fs, "/d", &[round; 8000]).close().unwrap();
+        }
+        assert_eq!(used(world), Charge { bytes: 40_000, files: 6 });
+    });
+}
+
+#[test]
+fn a_file_system_tells_what_its_limits_leave() {
+    each_mount(1 << 20, 10, |world, fs| {
+        put(fs, "/a", &[1; 300_000]);
+        let space = fs.statfs().unwrap();
+        assert_eq!((space.total_bytes, space.free_bytes), (1 << 20, (1 << 20) - 300_000));
+        assert_eq!(space.files, Some((10, 8)));
+        world.container.set_quota(None, Limits { bytes: 1000, files: 1 }).unwrap();
+        let space = fs.statfs().unwrap();
+        assert_eq!((space.total_bytes, space.free_bytes, space.files), (1000, 0, Some((1, 0))));
+        world.container.set_quota(None, Limits { bytes: 1 << 50, files: 0 }).unwrap();
+        let (space, pool) = (fs.statfs().unwrap(), world.container.query_pool().unwrap().space);
+        assert_eq!(space.total_bytes, pool.iter().map(|target| target.total_bytes).sum::<u64>());
+        assert_eq!((space.free_bytes, space.files), (pool.iter().map(|target| target.free_bytes).sum(), None));
+    });
+}
