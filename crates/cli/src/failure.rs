@@ -412,7 +412,8 @@ impl From<StoreError> for Failure {
 }
 
 /// What to do at a limit.
-const WHEN_LIMITED: &str = "remove something, or have the limit raised; `dolmen cont quota POOL CONT` shows who uses what";
+const WHEN_LIMITED: &str =
+    "remove something, or have the limit raised; `dolmen cont quota POOL CONT` shows who uses what";
 
 /// Whether a daemon says that its directory is not where it was: no target is meant by that.
 fn is_moved(error: &StoreError) -> bool {

@@ -306,11 +306,8 @@ impl<T: TargetStore> Pool<T> {
             out.push(outcome(self.call_within_limits(target, op)));
         }
         let Some(mut first) = locked(&queue.waiting).starved.pop_front() else { return };
-        let is_done = match self.free_on(&mut first) {
-            Ok(is_done) => is_done,
-            // It is told why by its target.
-            Err(_) => true,
-        };
+        // What cannot be is told by its target.
+        let is_done = self.free_on(&mut first).unwrap_or(true);
         if is_done {
             self.targets.start_queued(first.target, first.op, &queue.outbox);
         } else {

@@ -474,7 +474,12 @@ impl Service {
 
     /// Aggregation never takes away what a new snapshot keeps. One that is begun later has an epoch above the one chosen here, because
     /// both are chosen under the state's lock; one in the making, which not all targets may keep yet, is not passed.
-    pub(crate) fn aggregate<T: TargetStore>(&self, targets: &Targets<T>, no: ContNo, epoch: Epoch) -> Result<u64> {
+    pub(crate) fn aggregate<T: TargetStore>(
+        &self,
+        targets: &Targets<T>,
+        no: ContNo,
+        epoch: Epoch,
+    ) -> Result<u64> {
         let now = self.aggregable(targets, no)?;
         let epoch = if epoch == Epoch::ZERO { now } else { epoch.min(now) };
         let mut total = 0;

@@ -45,19 +45,13 @@ impl Charge {
     #[inline]
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes.saturating_add(other.bytes),
-            files: self.files.saturating_add(other.files),
-        }
+        Self { bytes: self.bytes.saturating_add(other.bytes), files: self.files.saturating_add(other.files) }
     }
 
     /// What is left without `other`.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes.saturating_sub(other.bytes),
-            files: self.files.saturating_sub(other.files),
-        }
+        Self { bytes: self.bytes.saturating_sub(other.bytes), files: self.files.saturating_sub(other.files) }
     }
 
     /// Whether `other` is a part of it.
@@ -256,8 +250,8 @@ impl Charges {
     /// Whether so much is there of these.
     #[must_use]
     pub fn covers(&self, cred: u32, charge: Charge) -> bool {
-        let known = self.0.binary_search_by_key(&cred, |one| one.0).map(|at| self.0[at].1);
-        known.unwrap_or_default().covers(charge)
+        let known = self.0.binary_search_by_key(&cred, |one| one.0);
+        known.map_or(Charge::NONE, |at| self.0[at].1).covers(charge)
     }
 
     /// All of them.
@@ -338,13 +332,7 @@ impl Account {
     ///
     /// # Errors
     /// `QuotaLimit`, and nothing is reserved.
-    pub fn reserve(
-        &self,
-        uid: u32,
-        tx: Option<TxId>,
-        adds: Charge,
-        replaced: Replaced,
-    ) -> Result<(), Error> {
+    pub fn reserve(&self, uid: u32, tx: Option<TxId>, adds: Charge, replaced: Replaced) -> Result<(), Error> {
         let mut state = self.state();
         if !state.fits(uid, tx, adds, replaced) {
             return Err(Error::QuotaLimit);

@@ -61,8 +61,7 @@ pub trait TargetStore: Send {
     ///
     /// # Errors
     /// `NoContainer`; `Invalid(Engines)` of a store that is in another process.
-    fn keep_account(&mut self, cont: ContNo, account: &Arc<Account>) -> Result<(), Error> {
-        let _ = (cont, account);
+    fn keep_account(&mut self, _cont: ContNo, _account: &Arc<Account>) -> Result<(), Error> {
         Err(Invalid::Engines.into())
     }
 
@@ -71,8 +70,7 @@ pub trait TargetStore: Send {
     ///
     /// # Errors
     /// As of `keep_account`.
-    fn charges(&mut self, cont: ContNo) -> Result<Vec<(u32, Charge)>, Error> {
-        let _ = cont;
+    fn charges(&mut self, _cont: ContNo) -> Result<Vec<(u32, Charge)>, Error> {
         Err(Invalid::Engines.into())
     }
 }

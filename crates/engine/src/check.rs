@@ -11,7 +11,7 @@ use crate::tree::key::split_typed;
 use dolmen_codec::log_body::logged_bytes_of;
 use dolmen_codec::quota::{Charges, charge_of};
 use dolmen_codec::verb::{Audit, Finding, Usage};
-use dolmen_codec::version::ValuePlace;
+use dolmen_codec::version::{ValuePlace, Version};
 use dolmen_types::{ContNo, Epoch, Error, Key, Oid, Place, Recx, crc32c, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -201,16 +201,7 @@ impl Target {
             let (dkey, akey) = (Key::from_slice(version.dkey), Key::from_slice(version.akey));
             sums.mixed = Some(Akey { cont: parts.cont, oid: parts.oid, dkey, akey });
         }
-        let usage = sums.usage.entry(parts.cont).or_default();
-        let value_bytes = u64::from(version.value_bytes);
-        usage.versions += 1;
-        usage.value_bytes += value_bytes;
-        let charge = charge_of(version.dkey, version.akey, version.recx.index, version.value_bytes);
-        sums.charges.entry(parts.cont).or_default().add(version.cred, charge);
-        match value {
-            ValuePlace::Log { .. } => usage.small_bytes += value_bytes,
-            _ => usage.bulk_bytes += u64::from(crate::bulk::units(value_bytes)) * limits::BULK_UNIT_BYTES,
-        }
+        count(parts.cont, &version, value, (&mut sums.usage, &mut sums.charges));
         let stored = crate::value::stored(&version, value);
         if let ValuePlace::Log { segment, offset } = value {
             *sums.live.entry(segment).or_default() += logged_bytes_of(&version);
@@ -426,6 +417,25 @@ impl Target {
             }
         }
     }
+}
+
+/// What a version takes, and what it counts.
+fn count(
+    cont: ContNo,
+    version: &Version<'_>,
+    value: ValuePlace,
+    (usage, charges): (&mut BTreeMap<ContNo, Usage>, &mut BTreeMap<ContNo, Charges>),
+) {
+    let usage = usage.entry(cont).or_default();
+    let value_bytes = u64::from(version.value_bytes);
+    usage.versions += 1;
+    usage.value_bytes += value_bytes;
+    match value {
+        ValuePlace::Log { .. } => usage.small_bytes += value_bytes,
+        _ => usage.bulk_bytes += u64::from(crate::bulk::units(value_bytes)) * limits::BULK_UNIT_BYTES,
+    }
+    let charge = charge_of(version.dkey, version.akey, version.recx.index, version.value_bytes);
+    charges.entry(cont).or_default().add(version.cred, charge);
 }
 
 fn finding(file: &'static str, number: u64, offset: u64, rule: &'static str) -> Finding {

@@ -61,7 +61,8 @@ impl Drops {
     /// Memory, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         const ENTRY_BYTES: usize = 48;
-        let entries = self.usage.len() + self.charges.len() + self.log.len() + self.moved.len() + self.bulk.len();
+        let entries =
+            self.usage.len() + self.charges.len() + self.log.len() + self.moved.len() + self.bulk.len();
         let bitmaps: usize = self.bulk.values().map(|words| words.capacity() * 8).sum();
         (entries * ENTRY_BYTES + bitmaps) as u64
     }

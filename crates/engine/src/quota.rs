@@ -76,11 +76,7 @@ impl Target {
     }
 
     /// What mutations hide wholly of what is visible: of bytes, what no snapshot shows.
-    fn replaced(
-        &mut self,
-        write: &Reserving<'_>,
-        parts: &[(Oid, &Drafts<'_>)],
-    ) -> Result<Replaced, Error> {
+    fn replaced(&mut self, write: &Reserving<'_>, parts: &[(Oid, &Drafts<'_>)]) -> Result<Replaced, Error> {
         let (mut replaced, mut seen) = (Replaced::default(), Seen::new());
         let mut path = Path::default();
         for (oid, drafts) in parts {

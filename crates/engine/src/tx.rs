@@ -413,8 +413,7 @@ impl Target {
         let known = self.conts.find(cont)?;
         let Some(account) = known.account.clone() else { return Ok(()) };
         let (view, secret) = (known.view(request.epoch), known.state.spec.hash_key);
-        let write =
-            Reserving { uid: head.cred.uid, tx: Some(request.tx), cont, secret, view: &view };
+        let write = Reserving { uid: head.cred.uid, tx: Some(request.tx), cont, secret, view: &view };
         let parts: Vec<_> = parts.iter().map(|(oid, drafts)| (*oid, drafts)).collect();
         self.reserve(&account, &write, &parts)
     }

@@ -13,9 +13,11 @@ use serde_json::{Value, json};
 
 /// Shows or sets limits.
 #[derive(Args, Debug)]
-#[command(after_help = "Without --bytes and --files what is used is shown, and what may be. Values count from when they are \
+#[command(
+    after_help = "Without --bytes and --files what is used is shown, and what may be. Values count from when they are \
                         written until they are freed: also what a snapshot shows. What nobody sees any more is freed before \
-                        anybody is refused. Users are charged what they write.")]
+                        anybody is refused. Users are charged what they write."
+)]
 pub(crate) struct Quota {
     #[command(flatten)]
     cont: ContArg,
@@ -35,7 +37,9 @@ fn user(text: &str) -> Result<u32, String> {
     if let Ok(uid) = text.parse() {
         return Ok(uid);
     }
-    user_named(text).map(|(uid, _)| uid).ok_or_else(|| "no such user on this machine; give a number".to_owned())
+    user_named(text)
+        .map(|(uid, _)| uid)
+        .ok_or_else(|| "no such user on this machine; give a number".to_owned())
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
@@ -43,7 +47,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 fn files(text: &str) -> Result<u64, String> {
-    if text == "none" { Ok(0) } else { text.parse().map_err(|_| "give a number, or `none`".to_owned()) }
+    if text == "none" { Ok(0) } else { text.parse().map_err(|_digits| "give a number, or `none`".to_owned()) }
 }
 
 impl Quota {
@@ -53,7 +57,8 @@ impl Quota {
 }
 
 pub(super) fn run(args: &Quota) -> Outcome<Answer> {
-    let session = if args.sets() { place::open(&args.cont.pool) } else { place::open_to_read(&args.cont.pool) }?;
+    let session =
+        if args.sets() { place::open(&args.cont.pool) } else { place::open_to_read(&args.cont.pool) }?;
     let cont = session.container(&args.cont.cont)?;
     let doing = || {
         let verb = if args.sets() { "set" } else { "show" };

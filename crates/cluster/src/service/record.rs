@@ -85,8 +85,8 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// What is answered of a container. The access control list is left out, as it may be long, and limits, which are not told: who asks again is told the one
-    /// that holds then. Evictions are all there: whoever has the connections takes handles by them, and leaves out what is not
+    /// What is answered of a container. The access control list is left out, as it may be long: who asks again is told the one
+    /// that holds then. So are limits, which are not told. Evictions are all there: whoever has the connections takes handles by them, and leaves out what is not
     /// for who has asked.
     pub(crate) fn cont(no: ContNo, mut record: ContRecord) -> Self {
         record.props.remove(&PropId::CO_ACL);

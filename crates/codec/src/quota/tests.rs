@@ -68,7 +68,8 @@ fn a_user_has_his_limits_beside_those_of_all() {
     assert_eq!(account.reserve(8, None, bytes(70), none), Ok(()));
     let others = Replaced { all: bytes(5), own: Charge::NONE };
     assert_eq!(account.reserve(7, None, bytes(5), others), Err(Error::QuotaLimit), "it is not his that goes");
-    let line = |uid, used, limit| UserUse { uid, used: bytes(used), limits: Limits { bytes: limit, files: 0 } };
+    let line =
+        |uid, used, limit| UserUse { uid, used: bytes(used), limits: Limits { bytes: limit, files: 0 } };
     assert_eq!(account.report().users, [line(7, 30, 30), line(8, 70, 0)]);
 }
 

@@ -181,7 +181,9 @@ impl AskKind {
     #[inline]
     pub fn since(self) -> Version {
         match self {
-            Self::Evicted | Self::Leases | Self::ContQuota | Self::ContSetQuota | Self::PartLook => Version::Two,
+            Self::Evicted | Self::Leases | Self::ContQuota | Self::ContSetQuota | Self::PartLook => {
+                Version::Two
+            }
             _ => Version::One,
         }
     }

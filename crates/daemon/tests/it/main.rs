@@ -25,6 +25,7 @@ mod left;
 mod made;
 mod parted;
 mod parts;
+mod quota;
 mod ranks;
 mod raw;
 mod relay;

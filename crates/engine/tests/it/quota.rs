@@ -164,11 +164,13 @@ fn users_are_charged_what_they_write() {
     by(&mut rig, 7, b"seven", 900).unwrap();
     by(&mut rig, 8, b"more", 5).unwrap();
     rig.aggregate();
-    let used: Vec<(u32, u64)> = account.report().users.iter().map(|user| (user.uid, user.used.bytes)).collect();
+    let used: Vec<(u32, u64)> =
+        account.report().users.iter().map(|user| (user.uid, user.used.bytes)).collect();
     assert_eq!(used, [(7, 900), (8, 5005)]);
     rig.close_and_reopen();
     let again = self::account(&mut rig, Quota::default());
-    let after: Vec<(u32, u64)> = again.report().users.iter().map(|user| (user.uid, user.used.bytes)).collect();
+    let after: Vec<(u32, u64)> =
+        again.report().users.iter().map(|user| (user.uid, user.used.bytes)).collect();
     assert_eq!(after, used);
 }
 

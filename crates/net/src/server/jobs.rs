@@ -308,7 +308,9 @@ fn pace_of(verb: &PoolVerb<'_>, is_part: bool) -> Pace {
         PoolVerb::Scrub | PoolVerb::Check | PoolVerb::Aggregate(..) | PoolVerb::Checkpoint => Pace::Long,
         // The engine with the service is asked.
         PoolVerb::ContOpen(..) if is_part => Pace::Opens,
-        PoolVerb::ContEvict(..) | PoolVerb::Query | PoolVerb::ContQuery(_) | PoolVerb::ContQuota(_) => Pace::Asks,
+        PoolVerb::ContEvict(..) | PoolVerb::Query | PoolVerb::ContQuery(_) | PoolVerb::ContQuota(_) => {
+            Pace::Asks
+        }
         PoolVerb::TxCommit(_) => Pace::Commits,
         PoolVerb::ContCreate { .. }
         | PoolVerb::ContDestroy(..)

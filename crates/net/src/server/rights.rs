@@ -91,7 +91,9 @@ fn of_pool(verb: &PoolVerb<'_>) -> Need {
         PoolVerb::Lock(cont, _) => Need::Cont(*cont, perm::READ | perm::WRITE, 0),
         PoolVerb::ContSetQuota(_, None, _) => Need::Pool(perm::SET_PROP),
         PoolVerb::ContSetQuota(cont, Some(_), _) => Need::Cont(*cont, 0, perm::SET_PROP),
-        PoolVerb::ContQuery(cont) | PoolVerb::ContQuota(cont) => Need::Cont(*cont, perm::READ | perm::GET_PROP, 0),
+        PoolVerb::ContQuery(cont) | PoolVerb::ContQuota(cont) => {
+            Need::Cont(*cont, perm::READ | perm::GET_PROP, 0)
+        }
         PoolVerb::ContProps(cont, ids) => {
             let list = if ids.contains(&PropId::CO_ACL) { perm::GET_ACL } else { 0 };
             let others = ids.iter().any(|id| *id != PropId::CO_ACL);

@@ -183,7 +183,8 @@ fn many_writers_on_all_targets_take_exactly_what_is_allowed() {
             let write = |writer: u64| {
                 let mut stored = 0;
                 for number in 0..100 {
-                    let (target, dkey) = (u16::try_from((writer + number) % 3).unwrap(), writer << 32 | number);
+                    let (target, dkey) =
+                        (u16::try_from((writer + number) % 3).unwrap(), writer << 32 | number);
                     match put(&pool, target, cont, dkey, &[1; 200]) {
                         Ok(_) => stored += 200,
                         Err(error) => assert_eq!(error, Error::QuotaLimit),
@@ -192,7 +193,8 @@ fn many_writers_on_all_targets_take_exactly_what_is_allowed() {
                 stored
             };
             let pool = &pool;
-            let writers: Vec<_> = (0..WRITERS).map(|writer| threads.spawn(move || (writer, write(writer), pool).1)).collect();
+            let writers: Vec<_> =
+                (0..WRITERS).map(|writer| threads.spawn(move || (writer, write(writer), pool).1)).collect();
             writers.into_iter().map(|writer| writer.join().unwrap()).sum()
         });
         assert_eq!(bytes, LIMIT, "round {round}: all that fits, and not a byte more");
@@ -263,7 +265,10 @@ fn a_user_is_refused_by_his_limit_and_the_others_go_on() {
     remove(&pool, 0, cont, 1);
     by(7, 2, 2, 600).unwrap();
     let users = report(&pool, cont).users;
-    assert_eq!(users.iter().map(|user| (user.uid, user.used.bytes)).collect::<Vec<_>>(), [(7, 1000), (8, 5000)]);
+    assert_eq!(
+        users.iter().map(|user| (user.uid, user.used.bytes)).collect::<Vec<_>>(),
+        [(7, 1000), (8, 5000)]
+    );
     let pool = world.reopen(pool);
     limit(&pool, cont, Some(7), 0, 0);
     assert_eq!(report(&pool, cont).users[0].limits, Limits::default());

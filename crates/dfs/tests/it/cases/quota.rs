@@ -146,6 +146,9 @@ fn a_file_system_tells_what_its_limits_leave() {
         world.container.set_quota(None, Limits { bytes: 1 << 50, files: 0 }).unwrap();
         let (space, pool) = (fs.statfs().unwrap(), world.container.query_pool().unwrap().space);
         assert_eq!(space.total_bytes, pool.iter().map(|target| target.total_bytes).sum::<u64>());
-        assert_eq!((space.free_bytes, space.files), (pool.iter().map(|target| target.free_bytes).sum(), None));
+        assert_eq!(
+            (space.free_bytes, space.files),
+            (pool.iter().map(|target| target.free_bytes).sum(), None)
+        );
     });
 }
