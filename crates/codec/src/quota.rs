@@ -381,6 +381,19 @@ impl Account {
         self.freed.load(Ordering::Acquire) > self.changes()
     }
 
+    /// Whether less than an eighth of some limit is left.
+    #[must_use]
+    pub fn is_tight(&self) -> bool {
+        let state = self.state();
+        let is_near = |limit: u64, used: u64| limit > 0 && used > limit - limit / 8;
+        let is_tight = |limits: Limits, used: Charge| {
+            is_near(limits.bytes, used.bytes) || is_near(limits.files, used.files)
+        };
+        let used = |uid: &u32| state.by_user.get(uid).copied().unwrap_or_default();
+        is_tight(state.quota.limits, state.used)
+            || state.quota.users.iter().any(|(uid, &limits)| is_tight(limits, used(uid)))
+    }
+
     /// What is used, and what may be.
     #[must_use]
     pub fn report(&self) -> Report {

@@ -74,11 +74,17 @@ pub(super) fn set<T: TargetStore>(
 }
 
 impl Service {
-    /// What is used of a container, and what may be.
+    /// What is used of a container, and what may be; where a limit is near, without what nobody sees.
     pub(super) fn quota<T: TargetStore>(&self, targets: &Targets<T>, no: ContNo) -> Result<Report> {
         locked(&self.state).live(no)?;
         match targets.accounts().find(no) {
-            Some(account) => Ok(account.report()),
+            Some(account) => {
+                if account.is_tight() {
+                    // Ignored: it counts until it can be freed.
+                    let _freed = self.free_unseen(targets, no);
+                }
+                Ok(account.report())
+            }
             None => Ok(report(&Quota::default(), targets.charges(no)?.into_iter())),
         }
     }

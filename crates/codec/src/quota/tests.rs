@@ -48,6 +48,9 @@ fn what_does_not_fit_is_refused_and_what_does_is_not() {
     assert_eq!(reserve(bytes(11), replaced(bytes(10))), Err(Error::QuotaLimit));
     assert_eq!(reserve(bytes(10), replaced(bytes(10))), Ok(()), "as much as it replaces");
     account.release(1, bytes(10));
+    assert!(account.is_tight());
+    account.limit(limits(1000, 4));
+    assert!(!account.is_tight(), "an eighth is left");
     assert_eq!(account.report().used, Charge { bytes: 100, files: 3 });
     account.limit(limits(50, 1));
     assert_eq!(reserve(bytes(10), replaced(bytes(20))), Ok(()), "over the limit, too");

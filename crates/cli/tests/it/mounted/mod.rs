@@ -18,6 +18,7 @@ mod names;
 mod orphans;
 mod outages;
 mod owners;
+mod quota;
 mod random;
 mod script;
 mod several;
