@@ -93,10 +93,14 @@ fn what_is_written_over_fits_at_the_limit_but_not_what_a_snapshot_shows() {
         assert_eq!(rig.put(oid(1), b"single", b"a", &[round; 4001]), Err(Error::QuotaLimit));
         let part = rig.write(oid(1), b"array", b"x", 200, 1, &[round; 10]);
         assert_eq!(part, Err(Error::QuotaLimit), "all of what is hidden in part is kept");
+        for from in [100, 8090] {
+            let part = rig.write(oid(1), b"array", b"x", from, 1, &[round; 10]);
+            assert_eq!(part, Err(Error::QuotaLimit), "at its begin and its end, too");
+        }
         rig.aggregate();
         assert_eq!(used(&account).bytes, 12_000);
     }
-    let Ok(Reply::Written(latest)) = rig.ask(Verb::Latest) else { panic!("a question") };
+    let latest = rig.put(oid(1), b"single", b"a", &[8; 4000]).unwrap();
     rig.ask(Verb::Cont(ContVerb::AddSnapshot(latest))).unwrap();
     assert_eq!(rig.put(oid(1), b"single", b"a", &[9; 4000]), Err(Error::QuotaLimit));
     rig.ask(Verb::Cont(ContVerb::RemoveSnapshot(latest))).unwrap();
