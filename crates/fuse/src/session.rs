@@ -171,8 +171,8 @@ impl Session {
         &self.fs
     }
 
-    /// Others are about to change what was found with these leases: the kernel has forgotten it when this returns. For a thread
-    /// that serves nothing: it waits for contents that are just being read.
+    /// Others are about to change what was found with these leases: the kernel has forgotten it when this returns, and contents that
+    /// were read without any. To be called often, also with none. For a thread that serves nothing: it waits for contents that are just being read.
     pub fn drop_void(&self, void: &Void) {
         let mut has_names = false;
         for dropped in self.fs.void(&void.leases, void.all) {
@@ -181,6 +181,9 @@ impl Session {
         }
         if has_names && self.fs.has_epoch() {
             self.notify(&notify::names());
+        }
+        for number in self.fs.take_uncovered() {
+            self.drop_node(number, true);
         }
     }
 

@@ -6,6 +6,7 @@
 use core::time::Duration;
 use dolmen_dfs::{Lease, Leased};
 use hashbrown::HashMap;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The kernel counts in ticks, and hears late what it is told: it is told so much less than the rest of a term.
@@ -42,6 +43,8 @@ struct Notes {
     /// Writes under way to these, and whether contents are to be dropped when they have ended: the kernel keeps what is written to
     /// locked until then, and whoever waited for that would keep others waiting.
     writes: HashMap<u64, (usize, bool)>,
+    /// Contents of these were read without a lease.
+    uncovered: BTreeSet<u64>,
 }
 
 /// What the kernel was told.
@@ -87,6 +90,16 @@ impl Told {
     /// Whether contents of a file are covered.
     pub(crate) fn has_pages(&self, number: u64) -> bool {
         self.notes().by_number.get(&number).is_some_and(|note| note.keeps_pages)
+    }
+
+    /// Contents are about to be read of which nobody would say that they change.
+    pub(crate) fn note_uncovered(&self, number: u64) {
+        self.notes().uncovered.insert(number);
+    }
+
+    /// What was read so since the last call: the kernel is to drop it.
+    pub(crate) fn take_uncovered(&self) -> BTreeSet<u64> {
+        core::mem::take(&mut self.notes().uncovered)
     }
 
     /// A file was opened whose contents the kernel may have.
@@ -313,6 +326,8 @@ mod tests {
         assert!(told.keep_pages(7, &on(&[&all[2]])));
         told.closed(7);
         assert!(told.has_pages(7), "somebody else has it open");
+        (0..2).for_each(|_| told.note_uncovered(7));
+        assert_eq!([told.take_uncovered().len(), told.take_uncovered().len()], [1, 0]);
         told.closed(7);
         assert!(!told.has_pages(7));
         told.drop_old(TERM_NS);

@@ -12,6 +12,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_dfs::{Allocate, File, Leased, Obj, OpenOptions, SetAttrs, errno as number};
 use std::sync::Arc;
 
+/// So often a lease on contents is asked for that are being changed: changes take no longer than the question.
+const COVER_LOOKS: u32 = 20;
 const O_ACCMODE: u32 = 3;
 const O_APPEND: u32 = 0o2000;
 const O_TRUNC: u32 = 0o1000;
@@ -89,17 +91,30 @@ impl Fs {
         OpenFile { file, number, is_changed: AtomicBool::new(false), notes_access }
     }
 
+    /// Gets a lease on the contents of a file that is open. Before they are read, so that no change of them is missed; there is none
+    /// while one is under way. What is read without any is not kept.
+    fn cover(&self, number: u64, file: &File) {
+        for _ in 0..COVER_LOOKS {
+            // Of the contents alone: what happens to names beside it is nothing to them.
+            let (size, leased) = self.look(0, || self.dfs.size_of(file.oid(), file.chunk_bytes()));
+            if size.is_err() {
+                // What is wrong with the file is told by the read itself.
+                break;
+            }
+            if self.told.keep_pages(number, &leased) {
+                return;
+            }
+            dolmen_env::yield_now();
+        }
+        self.told.note_uncovered(number);
+    }
+
     pub(super) fn read(&self, range: Range, reply: &mut Reply) -> Done {
         let open = self.handles.file(range.handle)?;
         if let Some(number) = open.number
             && !self.told.has_pages(number)
         {
-            // Before the contents are read, so that no change of them is missed. Without a lease they hold until the next open,
-            // and what is wrong with the file is told by the read itself.
-            let (stat, leased) = self.look(0, || open.file.stat());
-            if stat.is_ok() {
-                self.told.keep_pages(number, &leased);
-            }
+            self.cover(number, &open.file);
         }
         let len = range.len.min(u64::from(DATA_BYTES_MAX));
         let len = usize::try_from(len).map_err(|_too_long| number::EINVAL)?;

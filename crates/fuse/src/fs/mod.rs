@@ -226,6 +226,11 @@ impl Fs {
         self.told.void(void, now_ns, of_contents)
     }
 
+    /// What was read without a lease, and is not to be kept.
+    pub(crate) fn take_uncovered(&self) -> BTreeSet<u64> {
+        self.told.take_uncovered()
+    }
+
     /// Gives leases back that nobody needs any more.
     pub(crate) fn drop_old(&self) {
         self.told.drop_old(RealClock.monotonic_ns());

@@ -1,6 +1,7 @@
 //! What mounts remember of what others change: for as long as the engine lets them, and not a moment longer.
 
 use super::{Mounted, Running, nanoseconds, wait_until};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_env::{Clock, RealClock};
 use nix::sys::signal::Signal;
@@ -122,6 +123,43 @@ fn what_is_read_of_an_open_file_is_what_another_mount_has_just_written() {
     let took = Duration::from_nanos(RealClock.monotonic_ns() - begun_ns);
     assert!(took < 2 * TERM, "{took:?}");
     drop((both, file, writer));
+    mounted.finish();
+}
+
+#[test]
+fn what_is_read_of_an_open_file_is_true_while_names_beside_it_come_and_go() {
+    let Some(mounted) = two("beside", "data") else { return };
+    let [here, there] = ["mnt", "mnt2"].map(|dir| mounted.place.path(dir));
+    fs::write(there.join("f"), vec![b'a'; 10_000]).unwrap();
+    let file = fs::File::open(here.join("f")).unwrap();
+    let writer = fs::OpenOptions::new().write(true).open(there.join("f")).unwrap();
+    let is_over = AtomicBool::new(false);
+    dolmen_env::scope(|threads| {
+        for dir in [&here, &there] {
+            let is_over = &is_over;
+            threads.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let name = dir.join(dir.file_name().unwrap());
+                    fs::write(&name, b"x").unwrap();
+                    fs::remove_file(&name).unwrap();
+                }
+            });
+        }
+        for round in 0..100_u8 {
+            let at = u64::from(round) * 100;
+            writer.write_all_at(&[round], at).unwrap();
+            let mut byte = [0];
+            for _ in 0..2 {
+                file.read_exact_at(&mut byte, at).unwrap();
+                if byte != [round] {
+                    is_over.store(true, Ordering::Relaxed);
+                }
+                assert_eq!(byte, [round]);
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    drop((file, writer));
     mounted.finish();
 }
 
