@@ -243,7 +243,7 @@ fn mounted(view: &Container, args: &Mount, options: &MountOptions) -> Outcome<Df
     let tends = options.shared && !options.read_only;
     let exact_times = args.cache == Cache::Off && options.shared;
     let keeps = MountOptions { atime: true, acls: true, exact_blocks: true, ..options.clone() };
-    let options = MountOptions { exact_times, tends, ..keeps };
+    let options = MountOptions { exact_times, tends, tells_opens: true, ..keeps };
     Dfs::mount(view, &options).doing(|| format!("use container {} as a file system", args.cont.cont))
 }
 

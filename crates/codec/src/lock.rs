@@ -18,6 +18,9 @@ pub enum LockFamily {
     Range,
     /// Of whole files, by open file (`flock`).
     Whole,
+    /// Of files, by who has them open: programs see nothing of these. They hold for as long as the connection by which they were
+    /// asked for, and for [`TERM_NS`] after it.
+    Open,
 }
 
 /// Who else may have a lock at the same time.

@@ -586,6 +586,15 @@ impl Mount {
 
     /// Runs `operation` on a node's home, again when the record moved meanwhile.
     pub(crate) fn at_home<T>(&self, node: &Node, mut operation: impl FnMut(&Slot) -> Result<T>) -> Result<T> {
+        match self.at_name(node, &mut operation) {
+            // It is open here, and its name is gone.
+            Err(Error::Stale) if self.finds_left(node)? => self.at_name(node, operation),
+            other => other,
+        }
+    }
+
+    /// As [`Mount::at_home`], for who looks for what has a name, unless this mount has removed that.
+    pub(crate) fn at_name<T>(&self, node: &Node, mut operation: impl FnMut(&Slot) -> Result<T>) -> Result<T> {
         for _ in 0..STALE_RETRIES {
             let slot = node.slot();
             match operation(&slot) {

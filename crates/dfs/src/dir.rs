@@ -8,6 +8,7 @@ use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::{self, AKEY_SLINK, PATH_BYTES_MAX};
 use crate::mount::{FILE_CLASS, Mount};
 use crate::node::{Home, InUse, Node, Removing, Slot};
+use crate::opens::Leaving;
 pub use crate::path::check_name;
 use crate::resolve::{Follow, Found, Start, entry_name};
 use crate::store::Beside;
@@ -215,8 +216,11 @@ impl Dir {
             let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
             self.mount().check(self.cred.as_deref(), &home, &inode, options.rights())?;
             let Some(node) = self.mount().file_node(&found, &inode, home)? else { continue };
-            // Gone since it was found.
-            let Ok(in_use) = InUse::new(&node) else { continue };
+            let in_use = match InUse::told(&node, false) {
+                // Gone since it was found.
+                Err(Error::Stale) => continue,
+                told => told?.0,
+            };
             let file = File::new(in_use, options, self.cred.clone())?;
             if options.truncate {
                 file.set_len(0)?;
@@ -258,7 +262,10 @@ impl Dir {
         // The node is in the table, and open, before the entry exists, so that whoever unlinks it sees it so.
         let home = Home { slot: slot.clone(), parent };
         let (node, _) = mount.nodes.find_or_add(inode.oid, || Node::new(mount, inode, home));
-        let in_use = InUse::new(&node)?;
+        let in_use = match inode.kind {
+            FileKind::File => InUse::told(&node, true)?.0,
+            _ => InUse::new(&node)?,
+        };
         match mount.insert(dir, &slot, inode, beside) {
             Ok(()) => Ok(in_use),
             Err(error) => {
@@ -617,7 +624,7 @@ impl Mount {
         check(&self.owned(slot, &inode)?)?;
         let removing = self.nodes.find(inode.oid).map(Removing::new);
         let is_open = removing.as_ref().is_some_and(|removing| removing.is_open);
-        let mut gone = true;
+        let (mut gone, mut leaving) = (true, Leaving::default());
         if inode.linked || is_open {
             let seen = inode.oid;
             gone = self.transact(|tx| {
@@ -625,7 +632,7 @@ impl Mount {
                 if inode.oid != seen {
                     return Err(Error::Stale);
                 }
-                let gone = self.drop_name(At::Tx(tx), slot, &inode, is_open)?;
+                let gone = self.drop_name(At::Tx(tx), slot, &inode, is_open, &mut leaving)?;
                 self.punch_entry(At::Tx(tx), slot)?;
                 Ok(gone)
             })?;
@@ -656,8 +663,8 @@ impl Mount {
     ) -> Result<(FileKind, Oid)> {
         let removal = self.removals.begin();
         let stripe = self.stripes.hold(slot);
-        // To the end, whatever becomes of the transaction: until then nobody opens it.
-        let mut removing = None;
+        // To the end, whatever becomes of the transaction: until then nobody opens it, here or elsewhere.
+        let (mut removing, mut leaving) = (None, Leaving::default());
         let (inode, gone) = self.transact(|tx| {
             let at = At::Tx(tx);
             let inode = self.inode(at, slot)?.ok_or(Error::NotFound)?;
@@ -670,10 +677,11 @@ impl Mount {
             drop(removing.take());
             removing = self.nodes.find(inode.oid).map(Removing::new);
             let is_open = removing.as_ref().is_some_and(|removing| removing.is_open);
-            let gone = self.drop_name(at, slot, &inode, is_open)?;
+            let gone = self.drop_name(at, slot, &inode, is_open, &mut leaving)?;
             self.punch_entry(at, slot)?;
             Ok((inode, gone))
         })?;
+        leaving.settle(self, inode.oid);
         removing.filter(|_| gone).into_iter().for_each(Removing::settle);
         drop((stripe, removal));
         if inode.kind != FileKind::File {
@@ -685,7 +693,15 @@ impl Mount {
 
     /// Takes back one name, the entry `slot`, of what `inode` is; whether that was the last. To remove the entry itself is
     /// the caller's, after this.
-    pub(crate) fn drop_name(&self, at: At<'_>, slot: &Slot, inode: &Inode, open: bool) -> Result<bool> {
+    pub(crate) fn drop_name<'a>(
+        &'a self,
+        at: At<'_>,
+        slot: &Slot,
+        inode: &Inode,
+        open: bool,
+        leaving: &mut Leaving<'a>,
+    ) -> Result<bool> {
+        leaving.begin();
         if inode.is_dir() {
             return Ok(true);
         }
@@ -703,7 +719,7 @@ impl Mount {
             }
             (last, home) = (Inode { linked: false, ..shared }, &companion);
         }
-        if open {
+        if open || self.is_open_elsewhere(inode.oid, leaving)? {
             self.put_orphan(at, &last, home)?;
         } else if inode.kind == FileKind::File {
             self.punch_object(at, inode.oid)?;

@@ -40,7 +40,7 @@
 //! | No directory ends up below itself, also with several movers | `renames::a_directory_cannot_be_moved_below_itself`, `threads::directories_moved_into_each_other_by_many_threads_never_get_lost` |
 //! | All names of a file share contents, attributes and extended attributes | `links::all_names_share_contents_and_attributes` |
 //! | Files without hard links are stored as if there were no such thing | `links::ordinary_files_are_untouched_by_the_extension` |
-//! | An unlinked or replaced file works while it is open and is freed at its last close, or by the next mount | `orphans::an_open_file_works_after_its_name_is_gone_and_is_freed_on_close`, `orphans::a_mount_frees_what_a_dead_one_left_open` |
+//! | An unlinked or replaced file works while it is open and is freed at its last close, or by the next mount | `orphans::an_open_file_works_after_its_name_is_gone_and_is_freed_on_close`, `orphans::a_mount_frees_what_a_dead_one_left_open`; by another mount, where locks are kept: `opens::a_file_that_is_open_works_on_when_another_mount_removes_or_replaces_it` |
 //! | A small file is made with contents and attributes at once | `files::a_small_file_is_made_whole_or_not_at_all` |
 //! | A file goes round all targets unless somebody chose otherwise; what is put whole is on one | `files::a_file_that_nobody_chose_a_class_for_is_on_all_targets_unless_it_is_put_whole` |
 //! | Appends of many threads and mounts are whole and all there | `threads::appends_of_many_threads_are_all_there_and_whole`, `threads::appends_of_many_mounts_are_all_there_and_whole` |
@@ -80,8 +80,7 @@
 //! of entries is a transaction that also reads what it relies on (its parents are
 //! where they were), and nothing is cached. A new entry is written at once; then its directory is looked at, at the
 //! entry's epoch: it was there, and no removal that has not seen the entry can still be committed, or the entry is
-//! taken back. Only a crash between the two, while the directory is removed, leaves an entry that nothing leads to. A file that another mount unlinks while it is open here is freed
-//! there: reads that then find nothing, and all changes, fail with `Stale`, and so they do when another mount has moved it; who opens the path again goes on. A mount that is also `relaxed` looks for that when it records the
+//! taken back. Only a crash between the two, while the directory is removed, leaves an entry that nothing leads to. A file that another mount unlinks while it is open here is left to this one where an engine keeps locks: who has a file open has one of it, in an open 2 requests more and at the last close 1, and who unlinks it looks for one, in 2. Elsewhere it is freed there: reads that then find nothing, and all changes, fail with `Stale`, and so they do anywhere when another mount has moved it; who opens the path again goes on. A mount that is also `relaxed` looks for that when it records the
 //! time of a write, which is once a second, not at each one: what it writes to a file that is gone lies there until a check frees it.
 //!
 //! # Hard links
@@ -120,6 +119,7 @@ mod locks;
 mod mount;
 mod node;
 mod obj;
+mod opens;
 mod orphans;
 mod path;
 mod rename;

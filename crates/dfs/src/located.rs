@@ -99,8 +99,11 @@ impl Dir {
                     let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
                     self.mount().check(self.cred.as_deref(), &home, &inode, options.rights())?;
                     let Some(node) = self.mount().file_node(&found, &inode, home)? else { continue };
-                    // Gone since it was found.
-                    let Ok(in_use) = InUse::new(&node) else { continue };
+                    let in_use = match InUse::told(&node, false) {
+                        // Gone since it was found.
+                        Err(Error::Stale) => continue,
+                        told => told?.0,
+                    };
                     Opened::File(File::new(in_use, options, self.cred.clone())?)
                 }
                 FileKind::Directory => Opened::Dir(self.with_node(match self.start().as_dir(&found) {
@@ -232,7 +235,7 @@ impl File {
     pub fn reopen(&self, options: &OpenOptions) -> Result<Self> {
         let options = &OpenOptions { create: false, exclusive: false, truncate: false, ..*options };
         options.check(&self.node.mount)?;
-        Self::new(InUse::new(&self.node)?, options, self.cred.clone())
+        Self::new(InUse::told(&self.node, true)?.0, options, self.cred.clone())
     }
 
     /// Takes note that the entry of this file is now `name` of `dir`: another mount has moved it there.
@@ -320,7 +323,7 @@ impl Dfs {
         });
         let make = || Node::new(mount, &inode, Home { slot, parent: None });
         let (node, _) = mount.nodes.find_or_add(known.oid, make);
-        File::new(InUse::new(&node)?, options, self.cred.clone())
+        File::new(InUse::told(&node, true)?.0, options, self.cred.clone())
     }
 
     /// What the container says about itself.

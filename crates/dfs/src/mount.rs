@@ -9,6 +9,7 @@ use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::superblock::{self, Superblock, is_chunk};
 use crate::layout::{self, CHUNK_BYTES_DEFAULT, DKEY_ROOT};
 use crate::node::{Held, Node, Nodes, Slot, Stripes};
+use crate::opens::Opens;
 use crate::orphans::Holder;
 use crate::resolve::STALE_RETRIES;
 use crate::store::{Empties, with_scratch};
@@ -91,6 +92,9 @@ pub struct MountOptions {
     /// Entries of the list of files without a name that say who has them open stay where nobody keeps locks: he may be waiting
     /// for an engine that does. If not set, whoever has the container for himself takes him for dead there.
     pub spares_orphans: bool,
+    /// Other shared mounts are told which files are open in this one, where somebody keeps locks: a file whose last name they remove
+    /// works on. It is a request or two for each open and close.
+    pub tells_opens: bool,
     /// Owner of what is made by handles without credentials.
     pub uid: u32,
     /// Group of the same.
@@ -111,6 +115,7 @@ impl Default for MountOptions {
             exact_times: false,
             tends: false,
             spares_orphans: false,
+            tells_opens: false,
             uid: 0,
             gid: 0,
             clock: Arc::new(RealClock),
@@ -184,10 +189,13 @@ pub(crate) struct Mount {
     pub(crate) sharing: Sharing,
     relaxed: bool,
     pub(crate) holder: Holder,
+    pub(crate) opens: Opens,
+    pub(crate) tells_opens: bool,
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
+        self.opens.end();
         self.holder.end();
     }
 }
@@ -331,6 +339,8 @@ impl Dfs {
             sharing: Sharing::new(options.shared || options.relaxed),
             relaxed: options.relaxed && !superblock.balanced,
             holder: Holder::new(options.spares_orphans),
+            opens: Opens::default(),
+            tells_opens: options.tells_opens,
         };
         mount.root_oid = mount.inode(At::Latest, &record)?.ok_or(Error::NotFormatted)?.oid;
         let mount = Arc::new(mount);
@@ -603,7 +613,7 @@ impl Mount {
             match self.record_time_in(node, &slot, &hold) {
                 Ok(true) => return Ok(()),
                 // Renamed between the two looks; else another mount moved or removed it.
-                Ok(false) if !node.is_at(&slot) => {}
+                Ok(false) if !node.is_at(&slot) || self.finds_left(node)? => {}
                 Ok(false) => {
                     node.set_lost();
                     node.take_pending_mtime();

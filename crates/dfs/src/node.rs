@@ -65,6 +65,9 @@ pub(crate) struct Node {
     uses: Mutex<Uses>,
     /// A removal has ended.
     settled: Condvar,
+    /// Guards: whether other mounts are told that it is open; held while the engine is asked, and no other lock but `uses` is taken
+    /// under it.
+    told_open: Mutex<bool>,
     /// A file that was made without a name, and may get one.
     nameable: AtomicBool,
     /// Another mount has moved or removed it, as the last look at its record has shown.
@@ -125,6 +128,17 @@ impl InUse {
         Ok(Self(Arc::clone(node)))
     }
 
+    /// As [`InUse::new`], of a file, which other mounts are told of: whoever removes it keeps it for this one. Whether it was seen
+    /// to be there since, which what is new need not be.
+    ///
+    /// # Errors
+    /// `Stale` if another mount has moved or removed it; those of the store.
+    pub(crate) fn told(node: &Arc<Node>, is_new: bool) -> Result<(Self, bool)> {
+        let in_use = Self::new(node)?;
+        let was_seen = node.tell_open(is_new)?;
+        Ok((in_use, was_seen))
+    }
+
     pub(crate) fn node(&self) -> &Arc<Node> {
         &self.0
     }
@@ -143,10 +157,12 @@ impl Drop for InUse {
         let mut uses = self.0.uses();
         assert!(uses.opens > 0, "whoever closes it has opened it");
         uses.opens -= 1;
-        let is_last = self.0.takes_last(&mut uses);
+        let (is_last, is_closed) = (self.0.takes_last(&mut uses), uses.opens == 0);
         drop(uses);
         if is_last {
             self.0.free();
+        } else if is_closed {
+            self.0.tell_closed();
         }
     }
 }
@@ -235,6 +251,7 @@ impl Node {
             removed: AtomicBool::new(false),
             uses: Mutex::default(),
             settled: Condvar::new(),
+            told_open: Mutex::default(),
             nameable: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             uid: AtomicU32::new(inode.uid),
@@ -300,17 +317,37 @@ impl Node {
         is_last
     }
 
-    /// Frees what has no name and is not open.
+    /// Frees what has no name and is not open, here or elsewhere.
     fn free(&self) {
-        let freed = if self.is_nameable() {
-            self.mount.free_if_nameless(self.oid)
-        } else {
-            self.mount.free_orphan(self.oid)
-        };
-        match freed {
-            Ok(()) => self.mount.holder.note_freed(),
-            Err(_) => self.mount.holder.note_unfreed(self.oid),
+        let mut is_told = self.told_open();
+        if core::mem::take(&mut *is_told) && self.mount.is_read_only() {
+            return self.untell();
         }
+        match self.mount.free_unopened(self.oid, self.is_nameable()) {
+            Ok(true) => self.mount.holder.note_freed(),
+            Ok(false) | Err(_) => {
+                self.untell();
+                self.mount.holder.note_unfreed(self.oid);
+            }
+        }
+    }
+
+    /// Whether other mounts are told that it is open.
+    pub(crate) fn told_open(&self) -> MutexGuard<'_, bool> {
+        self.told_open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anybody has it open here.
+    pub(crate) fn is_open(&self) -> bool {
+        self.uses().opens > 0
+    }
+
+    /// Another mount has removed its last name, and has left it to who has it open.
+    pub(crate) fn set_left(&self, home: Home) {
+        let uses = self.uses();
+        self.set_removed();
+        drop(uses);
+        self.set_home(home);
     }
 
     pub(crate) fn is_removed(&self) -> bool {

@@ -283,8 +283,8 @@ impl Obj {
             _ => return Err(What::Kind.into()),
         }
         self.check_access(options.rights())?;
-        let in_use = InUse::new(&self.node)?;
-        if self.cred.is_none() && self.mount().asks_before_opening() {
+        let (in_use, was_seen) = InUse::told(&self.node, false)?;
+        if !was_seen && self.cred.is_none() && self.mount().asks_before_opening() {
             // Who finds out by a write that nobody will ever see it cannot look for the name again.
             self.with_record(|_slot, _inode| Ok(()))?;
         }
@@ -322,7 +322,7 @@ impl Obj {
 
     /// Runs `look` on its record, wherever that is now.
     fn with_record<T>(&self, mut look: impl FnMut(&Slot, &Inode) -> Result<T>) -> Result<T> {
-        self.mount().at_home(&self.node, |slot| {
+        self.mount().at_name(&self.node, |slot| {
             let inode = self.mount().inode(At::Latest, slot)?.filter(|inode| inode.oid == self.node.oid);
             look(slot, &inode.ok_or(Error::Stale)?)
         })

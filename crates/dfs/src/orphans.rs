@@ -14,6 +14,7 @@ use crate::layout::{self, AKEY_HOLDER, AKEY_INODE, AKEY_LINKS, holder};
 use crate::locks::{LockOwner, Locked, Locks};
 use crate::mount::Mount;
 use crate::node::Slot;
+use crate::opens::{self, Elsewhere};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use dolmen_client::lock::{LockFamily, LockKind, LockRange, RENEW_NS, TERM_NS};
@@ -34,6 +35,8 @@ const LOOK_NS_MAX: u64 = 60_000_000_000;
 const IDLE_NS: u64 = 60_000_000_000;
 /// Files that could not be freed at their last close, to be tried again; what is more waits for the next mount.
 const UNFREED_MAX: usize = 4096;
+/// So many of them at once: each is a few requests.
+const UNFREED_AT_ONCE: usize = 256;
 
 /// Under which number a mount has files open that have no name.
 #[derive(Debug, Default)]
@@ -162,6 +165,12 @@ impl Holder {
         self.keeper.told.notify_all();
     }
 
+    /// Has the thread look at once, if there is one.
+    pub(crate) fn wake(&self) {
+        self.keeper.state().is_new = true;
+        self.keeper.told.notify_all();
+    }
+
     /// The mount ends: what it has not freed is left to whoever comes.
     pub(crate) fn end(&self) {
         self.keeper.state().is_ended = true;
@@ -185,12 +194,12 @@ fn keep(mount: &Weak<Mount>, keeper: &Keeper, tends: bool) {
             return;
         }
         let Some(mount) = mount.upgrade() else { return };
-        let holds = mount.renew_holder();
-        mount.free_unfreed();
+        let holds = mount.renew_holder() | mount.opens.renew();
+        let waits = mount.free_unfreed();
         if tends {
             looks.look(&mount);
         }
-        rest_ns = if holds { RENEW_NS } else { looks.rest_ns };
+        rest_ns = if holds || waits { RENEW_NS } else { looks.rest_ns };
     }
 }
 
@@ -232,13 +241,13 @@ pub(crate) enum Left {
 }
 
 /// What came of a wish for a lock, where locks are kept.
-enum Kept {
+pub(crate) enum Kept {
     Told(Locked),
     ByNobody,
     TooMany,
 }
 
-fn kept(told: Result<Locked>) -> Result<Kept> {
+pub(crate) fn kept(told: Result<Locked>) -> Result<Kept> {
     match told {
         Err(Error::Store(error)) if matches!(*error, StoreError::NoPermission) => Ok(Kept::ByNobody),
         Err(Error::Store(error)) if matches!(*error, StoreError::Busy) => Ok(Kept::TooMany),
@@ -247,7 +256,7 @@ fn kept(told: Result<Locked>) -> Result<Kept> {
 }
 
 /// A name for a holder of locks, and a number; `None` if the system has nothing random.
-fn random() -> Option<(Uuid, u64)> {
+pub(crate) fn random() -> Option<(Uuid, u64)> {
     let name = dolmen_env::Rng::from_entropy().ok()?.next_u128();
     Some((dolmen_types::uuid_of_random(name), dolmen_env::entropy_u64().ok()?))
 }
@@ -336,13 +345,29 @@ impl Mount {
         matches!(*own, Own::Held(_))
     }
 
-    fn free_unfreed(&self) {
-        let unfreed = core::mem::take(&mut *self.holder.unfreed());
-        for file in unfreed {
-            match self.free_if_nameless(file) {
-                Ok(()) => self.holder.note_freed(),
-                Err(_) => self.holder.note_unfreed(file),
+    /// Tries some of those again that could not be freed; whether there are any left.
+    fn free_unfreed(&self) -> bool {
+        let mut unfreed = self.holder.unfreed();
+        let count = unfreed.len().min(UNFREED_AT_ONCE);
+        let tried: Vec<Oid> = unfreed.drain(..count).collect();
+        drop(unfreed);
+        for file in tried {
+            match self.free_unopened(file, true) {
+                Ok(true) => self.holder.note_freed(),
+                Ok(false) | Err(_) => self.holder.note_unfreed(file),
             }
+        }
+        !self.holder.unfreed().is_empty()
+    }
+
+    /// Frees a file of the orphan list that is not open here unless others have it open; it may have got a name if it is `nameable`.
+    /// Whether nobody has.
+    pub(crate) fn free_unopened(&self, file: Oid, nameable: bool) -> Result<bool> {
+        match self.has_open_elsewhere(file)? {
+            Elsewhere::Open => Ok(false),
+            // Until it is freed nobody begins to have it open.
+            Elsewhere::No(_alone) if nameable => self.free_if_nameless(file).map(|()| true),
+            Elsewhere::No(_alone) => self.free_orphan(file).map(|()| true),
         }
     }
 
@@ -401,6 +426,7 @@ impl Mount {
             };
             for file in keys.iter().filter_map(|key| self.orphan(key)) {
                 match judge.of(&self.orphan_slot(file))? {
+                    Verdict::Dead if judge.is_open(file)? => left = Left::Others,
                     Verdict::Dead => self.free_orphan(file)?,
                     Verdict::Own => {}
                     Verdict::Alive => left = Left::Others,
@@ -475,13 +501,26 @@ impl Judge<'_> {
         Ok(verdict)
     }
 
+    /// Whether somebody has it open, whoever has made the entry. This mount asks as one of the others.
+    fn is_open(&mut self, file: Oid) -> Result<bool> {
+        if !self.mount.knows_opens() || file.object_type() != Some(ObjectType::ArrayByte) {
+            return Ok(false);
+        }
+        let told = self.takes(opens::owner(file), LockRange::whole(LockKind::Write))?;
+        Ok(matches!(told, Kept::Told(Locked::Held { .. } | Locked::Later) | Kept::TooMany))
+    }
+
     fn asks(&mut self, number: u64) -> Result<Kept> {
+        self.takes(self.mount.list_owner(), lock_of(number))
+    }
+
+    fn takes(&mut self, owner: LockOwner, range: LockRange) -> Result<Kept> {
         if self.locks.is_none() {
             let Some((name, _)) = random() else { return Ok(Kept::TooMany) };
             self.locks = Some(Locks::of(self.mount.container.clone(), name));
         }
         let Some(locks) = &self.locks else { return Ok(Kept::TooMany) };
-        kept(locks.set(self.mount.list_owner(), dolmen_env::process_id(), lock_of(number)))
+        kept(locks.set(owner, dolmen_env::process_id(), range))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::layout::link_count::LinkCount;
 use crate::layout::{self, LINKS_MAX};
 use crate::mount::Mount;
 use crate::node::{Home, Node, Removing, Slot};
+use crate::opens::Leaving;
 use crate::resolve::{Follow, STALE_RETRIES, entry_name};
 use crate::store::{Extra, bad_record};
 use dolmen_client::At;
@@ -138,8 +139,13 @@ impl Dir {
         let victim_node = victim_node.as_ref().or(late.as_ref());
         let removing = victim_node.filter(|_| replaced.is_some()).cloned().map(Removing::new);
         let is_open = removing.as_ref().is_some_and(|removing| removing.is_open);
-        let gone = mount.transact(|tx| mount.rename_in(At::Tx(tx), from, to, &seen, mode, is_open));
+        let mut leaving = Leaving::default();
+        let gone =
+            mount.transact(|tx| mount.rename_in(At::Tx(tx), from, to, &seen, (mode, is_open), &mut leaving));
         if let Ok(gone) = gone {
+            if let Some(victim) = &seen.victim {
+                leaving.settle(mount, victim.oid);
+            }
             if let Some(node) = &source_node {
                 mount.moved(node, &seen.source, to);
             }
@@ -284,14 +290,14 @@ impl Mount {
     }
 
     /// The transaction of a rename; whether the last name of the victim went.
-    fn rename_in(
-        &self,
+    fn rename_in<'a>(
+        &'a self,
         at: At<'_>,
         from: &Side<'_>,
         to: &Side<'_>,
         seen: &Seen,
-        mode: RenameMode,
-        victim_open: bool,
+        (mode, victim_open): (RenameMode, bool),
+        leaving: &mut Leaving<'a>,
     ) -> Result<bool> {
         let source = self.inode(at, &from.slot)?.ok_or(Error::Stale)?;
         let (victim, damaged) = self.victim(at, &to.slot)?;
@@ -328,7 +334,7 @@ impl Mount {
                 (true, true) if !self.is_empty(at, victim.oid)? => return Err(Error::NotEmpty),
                 _ => {}
             }
-            gone = self.drop_name(at, &to.slot, &victim, victim_open)?;
+            gone = self.drop_name(at, &to.slot, &victim, victim_open, leaving)?;
         }
         self.punch_entry(at, &from.slot)?;
         if victim.is_some() || damaged {

@@ -50,7 +50,7 @@ impl Dir {
         node.set_removed();
         node.set_nameable(!options.exclusive);
         let stat = Stat { links: 0, ..mount.stat_made(&inode, DeviceNo::default()) };
-        Ok((File::new(InUse::new(&node)?, options, self.cred.clone())?, stat))
+        Ok((File::new(InUse::told(&node, true)?.0, options, self.cred.clone())?, stat))
     }
 }
 

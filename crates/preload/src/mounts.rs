@@ -213,7 +213,8 @@ fn reached(said: &Announced) -> Option<(Dfs, Dfs)> {
     let pool = Pool::connect_with(Arc::new(remote), Options::like(&head).ok()?).ok()?;
     let cont = pool.open_container_for(&ContName::Uuid(said.cont), wanted).ok()?;
     let keeps = MountOptions { atime: true, exact_blocks: true, ..MountOptions::default() };
-    let options = MountOptions { read_only: !said.writes, shared: true, uid, gid, ..keeps };
+    let options =
+        MountOptions { read_only: !said.writes, shared: true, tells_opens: true, uid, gid, ..keeps };
     let listed = MountOptions { acls: true, ..options.clone() };
     Some((Dfs::mount(&cont, &options).ok()?, Dfs::mount(&cont, &listed).ok()?))
 }

@@ -85,7 +85,7 @@ impl Field for Props {
 
 // Persistent: never renumber.
 choice!(Whose { Own = 0, All = 1 });
-choice!(LockFamily { Range = 0, Whole = 1 });
+choice!(LockFamily { Range = 0, Whole = 1, Open = 2 });
 choice!(LockKind { Free = 0, Read = 1, Write = 2 });
 choice!(LockAction { Set = 0, Again = 1, Test = 2, Renew = 3, Leave = 4 });
 record!(Limits { bytes: u64, files: u64 });

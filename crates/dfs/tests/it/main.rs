@@ -57,6 +57,7 @@ mod on_model {
     mod model;
     mod names;
     mod objs;
+    mod opens;
     mod orphans;
     mod random;
     mod renames;
@@ -109,6 +110,7 @@ mod on_engine {
     mod model;
     mod names;
     mod objs;
+    mod opens;
     mod orphans;
     mod quota;
     mod random;

@@ -1,8 +1,10 @@
 //! A transport on which a test acts just before a request is carried out, or just after it, or that carries none out for a while.
 
 use dolmen_client::Transport;
-use dolmen_codec::{Ask, Outcome, QueueId, Request};
-use dolmen_types::{Error, Result};
+use dolmen_codec::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange, LockReply};
+use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request};
+use dolmen_types::{Error, Oid, Result, Uuid};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -22,6 +24,8 @@ pub(crate) struct Watched {
     requests: AtomicU64,
     /// Guards what waits for its request; not held while it acts.
     trap: Mutex<Option<Trap>>,
+    /// Who keeps locks, if anybody does.
+    keeper: Option<Keeper>,
     /// Why nothing is carried out at present, if nothing is.
     refuses: Box<dyn Fn() -> Option<Error> + Send + Sync>,
 }
@@ -36,7 +40,37 @@ impl Watched {
         inner: Arc<dyn Transport>,
         refuses: impl Fn() -> Option<Error> + Send + Sync + 'static,
     ) -> Self {
-        Self { inner, requests: AtomicU64::new(0), trap: Mutex::new(None), refuses: Box::new(refuses) }
+        let requests = AtomicU64::new(0);
+        Self { inner, requests, trap: Mutex::new(None), keeper: None, refuses: Box::new(refuses) }
+    }
+
+    /// One that keeps locks, as a daemon does.
+    pub(crate) fn keeping_locks(inner: Arc<dyn Transport>) -> Self {
+        Self { keeper: Some(Keeper::default()), ..Self::new(inner) }
+    }
+
+    /// Has it forget all locks, as a daemon that is started again: then those who had some come first until `recovers` is false.
+    pub(crate) fn forget_locks(&self, recovers: bool) {
+        let mut all = self.keeper.as_ref().unwrap().all.lock().unwrap();
+        if recovers {
+            all.held.clear();
+        }
+        all.recovers = recovers;
+    }
+
+    /// Has it take somebody who has a lock on this for dead.
+    pub(crate) fn lose_holders_of(&self, oid: Oid) {
+        let mut all = self.keeper.as_ref().unwrap().all.lock().unwrap();
+        let gone: Vec<Uuid> =
+            all.held.iter().filter(|held| held.on.0 == oid).map(|held| held.holder).collect();
+        assert!(!gone.is_empty());
+        all.held.retain(|held| !gone.contains(&held.holder));
+    }
+
+    /// Who has locks on this.
+    pub(crate) fn holders_of(&self, oid: Oid) -> usize {
+        let all = self.keeper.as_ref().unwrap().all.lock().unwrap();
+        all.held.iter().filter(|held| held.on.0 == oid).count()
     }
 
     /// Requests so far.
@@ -64,6 +98,69 @@ impl Watched {
     }
 }
 
+/// Keeps locks of whole ranges for holders that are never silent.
+#[derive(Default)]
+struct Keeper {
+    /// Guards what is locked.
+    all: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    held: Vec<Held>,
+    recovers: bool,
+}
+
+struct Held {
+    on: (Oid, LockFamily),
+    holder: Uuid,
+    owner: u64,
+    range: LockRange,
+}
+
+impl Keeper {
+    fn ask(&self, ask: &LockAsk) -> LockReply {
+        let mut all = self.all.lock().unwrap();
+        let is_known = all.held.iter().any(|held| held.holder == ask.holder);
+        let takes = ask.range.kind != LockKind::Free;
+        if ask.has_locks && !is_known && ask.action != LockAction::Again {
+            return LockReply::Unknown;
+        }
+        let on = (ask.oid, ask.family);
+        let is_own = |held: &Held| held.on == on && held.holder == ask.holder && held.owner == ask.owner;
+        match ask.action {
+            LockAction::Renew => {}
+            LockAction::Leave => all.held.retain(|held| held.holder != ask.holder),
+            LockAction::Set if takes && all.recovers => return LockReply::Recovering,
+            LockAction::Test | LockAction::Set | LockAction::Again => {
+                let against =
+                    |held: &&Held| held.on == on && !is_own(held) && held.range.stands_against(&ask.range);
+                if let Some(held) = all.held.iter().find(against) {
+                    return LockReply::Held { range: held.range, pid: 0 };
+                }
+                if ask.action != LockAction::Test {
+                    all.held.retain(|held| !is_own(held));
+                    let (holder, owner, range) = (ask.holder, ask.owner, ask.range);
+                    all.held.extend(takes.then_some(Held { on, holder, owner, range }));
+                }
+            }
+        }
+        LockReply::Done
+    }
+}
+
+impl Watched {
+    fn carry_out(&self, request: Request<'_>) -> Outcome {
+        match (&self.keeper, &request.ask) {
+            (Some(keeper), Ask::Pool(PoolVerb::Lock(_, ask))) => {
+                let told = keeper.ask(ask);
+                Outcome { result: Ok(Answer::Pool(PoolReply::Lock(told))), ..request.refused(Error::Busy) }
+            }
+            _ => self.inner.call(request),
+        }
+    }
+}
+
 impl Transport for Watched {
     fn call(&self, request: Request<'_>) -> Outcome {
         if let Some(error) = (self.refuses)() {
@@ -71,14 +168,14 @@ impl Transport for Watched {
         }
         self.requests.fetch_add(1, Ordering::Relaxed);
         let trap = self.trap.lock().unwrap().take_if(|trap| (trap.is_it)(&request.ask));
-        let Some(trap) = trap else { return self.inner.call(request) };
+        let Some(trap) = trap else { return self.carry_out(request) };
         if !trap.is_before {
-            let outcome = self.inner.call(request);
+            let outcome = self.carry_out(request);
             (trap.act)().unwrap();
             return outcome;
         }
         match (trap.act)() {
-            Ok(()) => self.inner.call(request),
+            Ok(()) => self.carry_out(request),
             Err(error) => request.refused(error),
         }
     }

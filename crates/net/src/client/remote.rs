@@ -8,6 +8,7 @@ use super::reach;
 use crate::slots::Slots;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::Poll;
+use dolmen_codec::lock::LockFamily;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
 use dolmen_codec::wire::{FEATURE_CHANGE, PoolAccess, PoolConnection, PoolName, RankInfo, SystemVerb};
@@ -476,6 +477,13 @@ impl Spread {
 
 impl Transport for Remote {
     fn call(&self, request: Request<'_>) -> Outcome {
+        if let Ask::Pool(PoolVerb::Lock(_, ask)) = &request.ask
+            && ask.family == LockFamily::Open
+            && self.home.link().is_of_before_leases()
+        {
+            // As where nobody keeps locks.
+            return request.refused(Error::NoPermission);
+        }
         let Some(spread) = &self.spread else { return self.home.call(request) };
         let at = match &request.ask {
             Ask::Target(target, ..) => spread.place(*target),

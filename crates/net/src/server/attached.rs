@@ -11,12 +11,12 @@ use super::locks::Locks;
 use super::rights::{Need, Rights, may_open};
 use super::worker::Shared;
 use dolmen_codec::evictions::Evictions;
-use dolmen_codec::lock::{LockAsk, LockReply};
+use dolmen_codec::lock::{LockAction, LockAsk, LockFamily, LockKind, LockReply};
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::{Answer, Ask, Transport};
 use dolmen_env::{Clock, RealClock};
-use dolmen_types::{ContNo, Error, PropId, PropValue, Result};
-use std::collections::BTreeMap;
+use dolmen_types::{ContNo, Error, PropId, PropValue, Result, Uuid};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Containers that a connection has had open and that are remembered: whoever asks for one of them is told so.
@@ -33,6 +33,8 @@ pub(super) struct Attached {
     user: Option<Arc<dyn User>>,
     holders: Arc<Holders>,
     locks: Arc<Locks>,
+    /// Who has said by this connection what he has open.
+    opens: BTreeSet<Uuid>,
     pub(super) leases: Arc<Leases>,
     /// What leases know the connection by, once it has asked for one.
     pub(super) lease_key: Option<u64>,
@@ -104,6 +106,7 @@ impl Attached {
             user,
             holders,
             locks,
+            opens: BTreeSet::new(),
             leases,
             lease_key: None,
             uid,
@@ -172,8 +175,24 @@ impl Attached {
     }
 
     /// Does what is asked of locks.
-    pub(super) fn lock(&self, cont: ContNo, ask: &LockAsk, now_ns: u64) -> Result<LockReply> {
-        self.locks.ask(self.uid, cont, ask, now_ns)
+    pub(super) fn lock(&mut self, cont: ContNo, ask: &LockAsk, now_ns: u64) -> Result<LockReply> {
+        let told = self.locks.ask(self.uid, cont, ask, now_ns)?;
+        // Of who has nothing nothing is remembered.
+        let has_some = match ask.action {
+            LockAction::Set | LockAction::Again => ask.range.kind != LockKind::Free,
+            LockAction::Renew => ask.has_locks,
+            LockAction::Test | LockAction::Leave => false,
+        };
+        if ask.action == LockAction::Leave && self.opens.remove(&ask.holder) {
+            self.locks.leave(self.uid, ask.holder, now_ns);
+        } else if ask.family == LockFamily::Open
+            && has_some
+            && told == LockReply::Done
+            && self.opens.insert(ask.holder)
+        {
+            self.locks.enter(self.uid, ask.holder);
+        }
+        Ok(told)
     }
 
     /// What leases know the connection by, which is at this place.
@@ -256,6 +275,9 @@ impl Attached {
     pub(super) fn leave(self, shared: &mut Shared, is_dead: bool) {
         if let Some(key) = self.lease_key {
             self.leases.leave(key, is_dead, RealClock.monotonic_ns());
+        }
+        for holder in self.opens {
+            self.locks.leave(self.uid, holder, RealClock.monotonic_ns());
         }
         for (cont, count) in self.holders.leave(self.key) {
             shared.jobs.release(Arc::clone(&self.transport), cont, count);

@@ -2,7 +2,8 @@
 //!
 //! Invariants: no two owners have ranges that stand against each other. Whoever asks speaks for holders of his own user alone, and no
 //! user takes the room of all. A holder that is silent for [`TERM_NS`] keeps what it has
-//! until somebody else wants some of it; then it loses all, and is told so when it asks again. After a start that followed a
+//! until somebody else wants some of it; then it loses all, and is told so when it asks again. Nobody is silent who has files open and
+//! whose connection lasts. After a start that followed a
 //! death, nothing new is given out before those who had locks have had [`RECOVER_NS`] to set them again.
 
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -54,6 +55,8 @@ struct All {
     users: BTreeMap<u32, Used>,
     /// Ranges in all.
     count: usize,
+    /// Connections by which holders have said what they have open.
+    present: BTreeMap<Holder, usize>,
 }
 
 /// What a user has.
@@ -152,6 +155,24 @@ impl Locks {
         Ok(LockReply::Done)
     }
 
+    /// A holder has said by a connection what it has open: it is there for as long as that lasts.
+    pub(super) fn enter(&self, uid: u32, holder: Uuid) {
+        *self.all().present.entry((uid, holder)).or_default() += 1;
+    }
+
+    /// The connection has ended, or the holder has nothing open any more.
+    pub(super) fn leave(&self, uid: u32, holder: Uuid, now_ns: u64) {
+        let (mut all, holder) = (self.all(), (uid, holder));
+        let Some(count) = all.present.get_mut(&holder) else { return };
+        *count -= 1;
+        if *count == 0 {
+            all.present.remove(&holder);
+        }
+        if let Some(heard_ns) = all.heard_ns.get_mut(&holder) {
+            *heard_ns = now_ns;
+        }
+    }
+
     /// Under the lock, so that nobody has one before it is written down.
     fn is_written_down(&self) -> bool {
         if !self.is_noted.load(Ordering::Relaxed) {
@@ -187,7 +208,9 @@ impl All {
     }
 
     fn is_silent(&self, holder: Holder, now_ns: u64) -> bool {
-        self.heard_ns.get(&holder).is_none_or(|&heard_ns| now_ns.saturating_sub(heard_ns) > TERM_NS)
+        let is_present = self.present.contains_key(&holder);
+        !is_present
+            && self.heard_ns.get(&holder).is_none_or(|&heard_ns| now_ns.saturating_sub(heard_ns) > TERM_NS)
     }
 
     /// The first lock that stands against what is asked for. Holders that are silent lose theirs.
@@ -338,6 +361,26 @@ mod tests {
             locks.ask(USER, CONT, &again, 5 * TERM_NS + 1),
             Ok(LockReply::Held { range: READ, pid: 0 })
         );
+    }
+
+    #[test]
+    fn who_has_files_open_is_not_silent_while_his_connection_lasts_nor_at_once_after_it() {
+        let locks = locks();
+        let late_ns = 100 * TERM_NS;
+        assert_eq!(set(&locks, 1, READ, 0), LockReply::Done);
+        (0..2).for_each(|_| locks.enter(USER, Uuid::from_u128(1)));
+        assert_eq!(set(&locks, 2, WRITE, late_ns), LockReply::Held { range: READ, pid: 0 });
+        locks.leave(USER, Uuid::from_u128(1), late_ns);
+        assert_eq!(
+            set(&locks, 2, WRITE, 2 * late_ns),
+            LockReply::Held { range: READ, pid: 0 },
+            "by another one"
+        );
+        locks.leave(USER, Uuid::from_u128(1), 3 * late_ns);
+        assert_eq!(set(&locks, 2, WRITE, 3 * late_ns + TERM_NS), LockReply::Held { range: READ, pid: 0 });
+        assert_eq!(set(&locks, 2, WRITE, 3 * late_ns + TERM_NS + 1), LockReply::Done);
+        locks.leave(USER, Uuid::from_u128(1), 0);
+        assert!(locks.all().present.is_empty());
     }
 
     #[test]

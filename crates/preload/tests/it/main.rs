@@ -222,3 +222,38 @@ assert open("log", "rb").read() == b"before" * 20 + b"after"
     assert!(taken(err.lines().last().unwrap(), "write") > 20, "{err}");
     mounted.finish();
 }
+
+#[test]
+fn a_file_that_is_open_works_on_when_a_mount_removes_or_replaces_it() {
+    const LINES: &str = r#"
+import os, sys
+names = ["removed", "replaced"]
+files = [open(name, "x+b", buffering=0) for name in names]
+for f in files:
+    for i in range(20): f.write(b"stone")
+print("ready", flush=True); sys.stdin.readline()
+for f in files:
+    assert os.fstat(f.fileno()).st_nlink == 0
+    f.write(b"menhir"); f.seek(0)
+    assert f.read() == b"stone" * 20 + b"menhir"
+    f.truncate(5); assert os.fstat(f.fileno()).st_size == 5
+    f.close()
+assert not os.path.exists("removed")
+assert open("replaced", "rb").read() == b"dolmen"
+"#;
+    let Some(mut mounted) = Mounted::new("removed") else { return };
+    let mut command = mounted.command(Path::new("python3"), true);
+    let (output, _) = mounted.limited_between(
+        command.args(["-c", LINES]).current_dir(mounted.path("")),
+        "ready",
+        |mounted| {
+            fs::remove_file(mounted.path("removed")).unwrap();
+            fs::write(mounted.path("other"), b"dolmen").unwrap();
+            fs::rename(mounted.path("other"), mounted.path("replaced")).unwrap();
+        },
+    );
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    assert!(taken(err.lines().last().unwrap(), "write") > 40, "{err}");
+    mounted.finish();
+}

@@ -15,6 +15,7 @@ mod leases;
 mod listing;
 mod locks;
 mod names;
+mod opens;
 mod orphans;
 mod outages;
 mod owners;

@@ -26,7 +26,7 @@ fn keeper_of(file: &Path) -> Script {
 }
 
 /// Files of the container that are open without a name, as a check through the daemon counts them.
-fn unnamed(mounted: &Mounted) -> u64 {
+pub(super) fn unnamed(mounted: &Mounted) -> u64 {
     let pools = mounted.place.json(&["pool", "list", "sys"]);
     let pool = pools[0]["uuid"].as_str().unwrap();
     let system = format!("unix:{}", mounted.place.path("sys/dolmen.sock").display());

@@ -247,7 +247,7 @@ fn lock_range() -> impl Strategy<Value = LockRange> {
 fn lock_ask() -> impl Strategy<Value = LockAsk> {
     let actions =
         [LockAction::Set, LockAction::Again, LockAction::Test, LockAction::Renew, LockAction::Leave];
-    let family = proptest::sample::select(vec![LockFamily::Range, LockFamily::Whole]);
+    let family = proptest::sample::select(vec![LockFamily::Range, LockFamily::Whole, LockFamily::Open]);
     let first = (uuid(), proptest::sample::select(actions.to_vec()), any::<bool>(), oid(), family);
     (first, any::<u64>(), any::<u32>(), lock_range()).prop_map(
         |((holder, action, has_locks, oid, family), owner, pid, range)| LockAsk {

@@ -33,9 +33,18 @@ impl World {
 
     /// With a file system on a transport that a test can act on.
     pub(crate) fn watched() -> (Self, Arc<Watched>) {
+        Self::watched_by(Watched::new)
+    }
+
+    /// The same where locks are kept, as a daemon keeps them.
+    pub(crate) fn keeping_locks() -> (Self, Arc<Watched>) {
+        Self::watched_by(Watched::keeping_locks)
+    }
+
+    fn watched_by(watched: impl FnOnce(Arc<dyn Transport>) -> Watched) -> (Self, Arc<Watched>) {
         let clock = SimClock::new(START_NS);
         let any: Arc<dyn Clock> = Arc::new(clock.clone());
-        let watched = Arc::new(Watched::new(super::pool(1, &any)));
+        let watched = Arc::new(watched(super::pool(1, &any)));
         let transport: Arc<Watched> = Arc::clone(&watched);
         let world = Self { clock, container: container_in(transport, &any) };
         Dfs::format(&world.container, &FormatOptions { clock: any, ..FormatOptions::default() }).unwrap();
@@ -59,7 +68,8 @@ impl World {
     }
 
     pub(crate) fn mount_shared(&self) -> Dfs {
-        Dfs::mount(&self.container, &MountOptions { shared: true, ..self.options() }).unwrap()
+        Dfs::mount(&self.container, &MountOptions { shared: true, tells_opens: true, ..self.options() })
+            .unwrap()
     }
 
     /// With access times.

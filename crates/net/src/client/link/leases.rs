@@ -129,6 +129,12 @@ impl Link {
         self.look(|state| state.session.as_ref().is_some_and(Session::has_leases)).unwrap_or(false)
     }
 
+    /// Whether there is a daemon that knows neither leases nor of what files are open.
+    pub(in crate::client) fn is_of_before_leases(&self) -> bool {
+        let lacks = |session: &Session| !session.has_leases();
+        self.look(|state| state.session.as_ref().is_some_and(lacks)).unwrap_or(false)
+    }
+
     /// All of this is done with.
     pub fn handled(&self, pushes: &Pushes) {
         self.look(|state| {

@@ -1,0 +1,241 @@
+//! Files that are open in one mount while another removes their names, where locks are kept.
+
+use super::common::{World, put, read_all};
+use crate::watched::Watched;
+use dolmen_codec::Ask;
+use dolmen_codec::pool::PoolVerb;
+use dolmen_dfs::{Dfs, Error, File, FileKind, OpenOptions, RenameMode, XattrCond};
+use dolmen_env::{Clock, RealClock};
+use std::sync::Arc;
+
+/// Two shared mounts of a world that keeps locks, and the objects that there are.
+fn two() -> (World, Arc<Watched>, [Dfs; 2], usize) {
+    let (world, watched) = World::keeping_locks();
+    let mounts = [world.mount_shared(), world.mount_shared()];
+    mounts[0].mkdir("/keeps-the-root-there", 0o755).unwrap();
+    let objects = world.object_count();
+    (world, watched, mounts, objects)
+}
+
+/// How a mount removes the last name of `/f`.
+type Remove = fn(&Dfs);
+
+const REMOVALS: [(&str, Remove); 4] = [
+    ("unlink", |fs| fs.unlink("/f").unwrap()),
+    ("remove", |fs| assert_eq!(fs.remove("f").unwrap().0, FileKind::File)),
+    ("replace", |fs| {
+        put(fs, "/new", b"new").close().unwrap();
+        fs.rename("/new", fs, "/f", RenameMode::Replace).unwrap();
+        fs.unlink("/f").unwrap();
+    }),
+    ("two names", |fs| {
+        fs.link("/f", fs, "/g").unwrap();
+        fs.unlink("/f").unwrap();
+        fs.unlink("/g").unwrap();
+    }),
+];
+
+/// Waits for what another thread does.
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let since_ns = RealClock.monotonic_ns();
+    while !is_so() {
+        assert!(RealClock.monotonic_ns() - since_ns < 60_000_000_000, "{what}");
+        dolmen_env::yield_now();
+    }
+}
+
+/// Does everything with a file that has no name any more.
+fn works_on(file: &File, case: &str) {
+    let stat = file.stat().unwrap();
+    assert_eq!((stat.links, stat.size_bytes), (0, 10_000), "{case}");
+    assert_eq!(read_all(file), [7; 10_000], "{case}");
+    assert_eq!(file.write_at(9_999, b"more").unwrap(), 9_999, "{case}");
+    assert_eq!(file.append(b"end").unwrap(), 10_003, "{case}");
+    file.set_len(10_001).unwrap();
+    file.punch_hole(0, 5_000).unwrap();
+    file.set_xattr("user.a", b"1", XattrCond::Create).unwrap();
+    assert_eq!(file.xattr("user.a").unwrap(), b"1", "{case}");
+    let mut wanted = vec![0; 5_000];
+    wanted.extend_from_slice(&[7; 4_999]);
+    wanted.extend_from_slice(b"mo");
+    assert_eq!(read_all(file), wanted, "{case}");
+}
+
+#[test]
+fn a_file_that_is_open_works_on_when_another_mount_removes_or_replaces_it() {
+    for (case, remove) in REMOVALS {
+        let (world, watched, [one, two], objects) = two();
+        put(&one, "/f", &[7; 10_000]).close().unwrap();
+        let file = one.open("/f", &OpenOptions::WRITE).unwrap();
+        let reader = file.reopen(&OpenOptions::READ).unwrap();
+        let (known, _) = one.lookup("f").unwrap();
+        let oid = known.oid();
+        remove(&two);
+        assert_eq!(one.stat("/f").unwrap_err(), Error::NotFound, "{case}");
+        assert_eq!(known.open(&OpenOptions::READ).map(drop).unwrap_err(), Error::Stale, "{case}");
+        works_on(&file, case);
+        let report = two.check(false).unwrap();
+        assert!(report.is_clean() && report.orphans == 1, "{case}: {report:?}");
+        drop(file);
+        assert_eq!(&read_all(&reader)[5_000..9_999], &[7; 4_999], "{case}");
+        drop((reader, known));
+        wait_until(&format!("{case}: the last handle frees it"), || {
+            world.object_count() == objects && watched.holders_of(oid) == 0
+        });
+        assert_eq!(two.check(false).unwrap().orphans, 0, "{case}");
+    }
+}
+
+#[test]
+fn a_file_that_is_open_works_on_when_another_mount_gives_it_a_name_and_takes_the_first() {
+    let (_world, _, [one, two], _) = two();
+    let file = put(&one, "/f", b"data");
+    two.link("/f", &two, "/g").unwrap();
+    two.unlink("/f").unwrap();
+    file.write_at(4, b" more").unwrap();
+    let stat = file.stat().unwrap();
+    assert_eq!((stat.links, stat.size_bytes), (1, 9));
+    two.unlink("/g").unwrap();
+    file.write_at(9, b" and more").unwrap();
+    let stat = file.stat().unwrap();
+    assert_eq!((stat.links, stat.size_bytes), (0, 18));
+}
+
+#[test]
+fn a_file_that_is_closed_before_its_holder_has_noticed_is_freed_by_who_removed_it() {
+    let (world, _, [one, two], objects) = two();
+    let file = put(&one, "/f", b"data");
+    two.unlink("/f").unwrap();
+    assert_eq!(read_all(&file), b"data");
+    let before = world.object_count();
+    drop(file);
+    assert!(before > objects);
+    wait_until("it is freed", || world.object_count() == objects);
+    assert!(one.check(false).unwrap().is_clean());
+}
+
+#[test]
+fn a_file_goes_when_all_mounts_have_closed_it_and_not_before() {
+    let (world, _, [one, two], objects) = two();
+    let three = world.mount_shared();
+    let first = put(&one, "/f", &[7; 10_000]);
+    let [second, own] = [&three, &two].map(|fs| fs.open("/f", &OpenOptions::READ).unwrap());
+    two.unlink("/f").unwrap();
+    drop(own);
+    first.write_at(0, &[7]).unwrap();
+    drop(first);
+    assert_eq!(read_all(&second), [7; 10_000]);
+    // Nor does who comes next, or goes on, take it for a dead one's.
+    let next = world.mount_shared();
+    drop(two);
+    let another = world.mount_shared();
+    assert_eq!(read_all(&second), [7; 10_000]);
+    drop(second);
+    drop((next, another, three));
+    drop(world.mount_shared());
+    assert_eq!(world.object_count(), objects);
+    assert!(one.check(false).unwrap().is_clean());
+}
+
+#[test]
+fn what_a_dead_holder_had_open_is_freed_by_who_removed_it_or_comes_next() {
+    for is_remover_dead in [false, true] {
+        let (world, watched, [one, two], objects) = two();
+        let file = put(&one, "/f", b"data");
+        let oid = file.oid();
+        two.unlink("/f").unwrap();
+        assert_eq!(read_all(&file), b"data");
+        core::mem::forget((file, one));
+        let removed_by = if is_remover_dead {
+            drop(two);
+            drop(world.mount_shared());
+            assert!(world.object_count() > objects, "the living are spared");
+            None
+        } else {
+            Some(two)
+        };
+        watched.lose_holders_of(oid);
+        if is_remover_dead {
+            drop(world.mount_shared());
+        }
+        wait_until("it is freed", || world.object_count() == objects);
+        drop(removed_by);
+        assert!(world.mount_shared().check(false).unwrap().is_clean());
+    }
+}
+
+#[test]
+fn what_is_open_is_known_again_after_the_keeper_of_locks_was_started_anew() {
+    let (world, watched, [one, two], objects) = two();
+    let file = put(&one, "/f", b"data");
+    let other = put(&one, "/g", b"data");
+    watched.forget_locks(true);
+    // Until those who had some have come nobody knows what is open.
+    two.unlink("/f").unwrap();
+    // With the next file that it opens, or when its thread looks, it tells of all.
+    let third = put(&one, "/h", b"data");
+    assert_eq!(watched.holders_of(other.oid()), 1);
+    watched.forget_locks(false);
+    two.unlink("/g").unwrap();
+    two.unlink("/h").unwrap();
+    for file in [file, other, third] {
+        file.write_at(4, b" more").unwrap();
+        assert_eq!(file.stat().unwrap().size_bytes, 9);
+    }
+    wait_until("all are freed", || world.object_count() == objects);
+}
+
+fn is_commit(ask: &Ask<'_>) -> bool {
+    matches!(ask, Ask::Pool(PoolVerb::TxCommit(_)))
+}
+
+#[test]
+fn who_opens_a_file_while_its_last_name_goes_finds_it_whole_or_not_at_all() {
+    for (case, remove) in REMOVALS {
+        let (_world, watched, [one, two], _) = two();
+        put(&one, "/f", &[7; 10_000]).close().unwrap();
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let opener = one.clone();
+        watched.before(is_commit, move || {
+            // It waits until the name is gone, which the removal is on its way to.
+            let open = move || opener.open("/f", &OpenOptions::READ).map(|file| read_all(&file));
+            sender.send(dolmen_env::spawn("opens", open).unwrap()).unwrap();
+            Ok(())
+        });
+        remove(&two);
+        match receiver.recv().unwrap().join().unwrap() {
+            Ok(data) => assert!(data == [7; 10_000] || data == b"new", "{case}: {} bytes", data.len()),
+            Err(error) => assert_eq!(error, Error::NotFound, "{case}"),
+        }
+        assert!(one.check(false).unwrap().is_clean());
+    }
+}
+
+/// Requests to make a file, to open it once more, to close and to open it, and to remove it.
+fn costs(fs: &Dfs, watched: &Watched) -> [i64; 5] {
+    let cost = |operation: &mut dyn FnMut()| {
+        let before = watched.requests();
+        operation();
+        i64::try_from(watched.requests() - before).unwrap()
+    };
+    let mut file = None;
+    let made = cost(&mut || file = Some(fs.open("/f", &OpenOptions::CREATE_NEW).unwrap()));
+    let again = cost(&mut || drop(fs.open("/f", &OpenOptions::READ).unwrap()));
+    let closed = cost(&mut || file = None);
+    let opened = cost(&mut || file = Some(fs.open("/f", &OpenOptions::READ).unwrap()));
+    file = None;
+    let removed = cost(&mut || fs.unlink("/f").unwrap());
+    drop(file);
+    [made, again, closed, opened, removed]
+}
+
+#[test]
+fn to_know_of_what_is_open_costs_a_request_for_each_close_and_new_file_and_two_for_others() {
+    let [with, without] = [World::keeping_locks(), World::watched()].map(|(world, watched)| {
+        let fs = world.mount_shared();
+        // It is known by now whether anybody keeps locks.
+        put(&fs, "/first", b"").close().unwrap();
+        costs(&fs, &watched)
+    });
+    assert_eq!(core::array::from_fn(|at| with[at] - without[at]), [1, 0, 1, 2, 2], "{with:?} {without:?}");
+}
