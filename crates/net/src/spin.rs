@@ -46,6 +46,18 @@ const SHY_NS_MAX: u64 = 64_000_000;
 /// So many peers in a row make a stranger forgotten.
 const PEERS: u32 = 64;
 
+/// What one who has looked in vain does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Look again.
+    Look,
+    /// Give the processor up, which is noted as a turn that began now, and look again.
+    GiveWay {
+        now_ns: u64,
+    },
+    Sleep,
+}
+
 /// Decides when to stop looking.
 #[derive(Debug)]
 pub(crate) struct Spin {
@@ -102,16 +114,31 @@ impl Spin {
     /// Whether to look once more.
     #[inline]
     pub(crate) fn again(&mut self) -> bool {
+        match self.next() {
+            Next::Look => true,
+            Next::GiveWay { now_ns } => {
+                yield_now();
+                self.note_turn(now_ns, RealClock.monotonic_ns());
+                true
+            }
+            Next::Sleep => false,
+        }
+    }
+
+    /// As [`Spin::again`], for one who has a lock that a peer may need: he lets go of it before he gives way, and takes note of
+    /// that turn.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Next {
         self.looks += 1;
         if self.crowded_until_ns == 0 && self.in_vain < WAITS_IN_VAIN {
             core::hint::spin_loop();
             if !self.looks.is_multiple_of(LOOKS_BETWEEN) {
-                return true;
+                return Next::Look;
             }
         }
-        let goes_on = self.again_or_give_way();
-        self.has_given_up |= !goes_on;
-        goes_on
+        let next = self.next_in_vain();
+        self.has_given_up |= matches!(next, Next::Sleep);
+        next
     }
 
     /// Whether one who comes back at once when he has found nothing is to give way first, and to take note of that turn: where
@@ -134,12 +161,12 @@ impl Spin {
         self.strangers
     }
 
-    fn again_or_give_way(&mut self) -> bool {
+    fn next_in_vain(&mut self) -> Next {
         let is_first = self.since_ns == 0;
         let now_ns = self.now();
         let is_crowded = self.crowded_until_ns != 0;
         if is_crowded && now_ns < self.shy_until_ns {
-            return false;
+            return Next::Sleep;
         }
         if is_first {
             self.wait_ns = self.next_wait();
@@ -148,13 +175,9 @@ impl Spin {
         if waited_ns >= self.wait_ns {
             // Who is called and finds nothing complete is still in the same wait.
             self.in_vain = self.in_vain.saturating_add(u32::from(!self.has_given_up));
-            return false;
+            return Next::Sleep;
         }
-        if is_crowded || waited_ns >= ALONE_NS {
-            yield_now();
-            self.note_turn(now_ns, RealClock.monotonic_ns());
-        }
-        true
+        if is_crowded || waited_ns >= ALONE_NS { Next::GiveWay { now_ns } } else { Next::Look }
     }
 
     /// How long to look now: what was in vain some time ago may not be any more.
@@ -251,6 +274,20 @@ mod tests {
         spin.asked_ns = after_ns;
         assert!(!spin.is_to_give_way(after_ns), "a stranger has come of it");
         assert!(spin.is_to_give_way(after_ns + SHY_NS_MIN));
+    }
+
+    #[test]
+    fn who_has_a_lock_is_told_to_give_way_and_does_it_himself() {
+        let mut spin = Spin::new();
+        let begin_ns = RealClock.monotonic_ns();
+        (spin.asked_ns, spin.crowded_until_ns) = (begin_ns, begin_ns + CROWD_LASTS_NS);
+        let Next::GiveWay { now_ns } = spin.next() else { panic!("there is a crowd") };
+        assert!(now_ns >= begin_ns);
+        assert_eq!(spin.peers, 0, "nobody has had the processor yet");
+        spin.note_turn(now_ns, now_ns + 1);
+        assert_eq!(spin.peers, 1);
+        assert!(spin.again());
+        assert_eq!(spin.peers + spin.strangers, 2, "who has none gives way at once");
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::error::{Error as NetError, Result as NetResult};
 use crate::input::Replies;
 use crate::output::Output;
 use crate::slots::Slots;
-use crate::spin::Spin;
+use crate::spin::{Next, Spin};
 use crate::terms::Terms;
 use anew::Coming;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -667,11 +667,18 @@ impl Inner {
     /// Lets others run before whoever polls without waiting comes back, where not all can: the engine, too, may be one.
     fn give_way(&self, mut state: Guard<'_>, now_ns: u64) {
         if state.spin.is_to_give_way(now_ns) {
-            drop(state);
-            yield_now();
-            let after_ns = RealClock.monotonic_ns();
-            self.lock().spin.note_turn(now_ns, after_ns);
+            drop(self.after_others(state, now_ns));
         }
+    }
+
+    /// Gives the processor up, and the lock with it: others may want that, and would wait for who does not run.
+    fn after_others<'s>(&'s self, state: Guard<'s>, now_ns: u64) -> Guard<'s> {
+        drop(state);
+        yield_now();
+        let after_ns = RealClock.monotonic_ns();
+        let mut state = self.lock();
+        state.spin.note_turn(now_ns, after_ns);
+        state
     }
 
     /// What a queue gives in a forked child: whatever was under way there, the child has no part in it.
@@ -747,10 +754,17 @@ impl Inner {
                 return (state, Some(false));
             }
             state.make_way();
-            if state.spin.again() {
-                let sleep = state.sleepers > 0;
-                state = self.state.give_way(state, sleep);
-                continue;
+            match state.spin.next() {
+                Next::Look => {
+                    let sleep = state.sleepers > 0;
+                    state = self.state.give_way(state, sleep);
+                    continue;
+                }
+                Next::GiveWay { now_ns } => {
+                    state = self.after_others(state, now_ns);
+                    continue;
+                }
+                Next::Sleep => {}
             }
             let now_ns = RealClock.monotonic_ns();
             if now_ns >= deadline_ns {
