@@ -10,6 +10,7 @@
 mod again;
 mod anew;
 mod answers;
+mod crowd;
 mod ends;
 mod given;
 mod land;
@@ -41,7 +42,7 @@ use dolmen_codec::wire::{
     Caller, FetchPlan, PoolSlot, SystemReply, SystemVerb, encode_request, encode_system_request,
 };
 use dolmen_codec::{Answer, Ask, Lease, Outcome, QueueId, Request};
-use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket, yield_now};
+use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket};
 use dolmen_types::{Epoch, Error, Head, Invalid, IoBuf, RequestId, Result, crc32c_append};
 use given::{Reached, closed};
 use land::land;
@@ -662,23 +663,6 @@ impl Inner {
                     self.wait(state, deadline_ns, |state| state.queue_is_done(queue).then_some(true));
             }
         }
-    }
-
-    /// Lets others run before whoever polls without waiting comes back, where not all can: the engine, too, may be one.
-    fn give_way(&self, mut state: Guard<'_>, now_ns: u64) {
-        if state.spin.is_to_give_way(now_ns) {
-            drop(self.after_others(state, now_ns));
-        }
-    }
-
-    /// Gives the processor up, and the lock with it: others may want that, and would wait for who does not run.
-    fn after_others<'s>(&'s self, state: Guard<'s>, now_ns: u64) -> Guard<'s> {
-        drop(state);
-        yield_now();
-        let after_ns = RealClock.monotonic_ns();
-        let mut state = self.lock();
-        state.spin.note_turn(now_ns, after_ns);
-        state
     }
 
     /// What a queue gives in a forked child: whatever was under way there, the child has no part in it.
