@@ -573,7 +573,7 @@ fn ask_state<T: TargetStore>(
         // Asked of parts, which have no service.
         PoolVerb::Admit { .. } | PoolVerb::Evicted { .. } => Err(Error::NoPermission),
         // Kept by who serves connections; a process by itself has nobody to keep them from.
-        PoolVerb::Lock(..) | PoolVerb::Leases(..) => Err(Error::NoPermission),
+        PoolVerb::Lock(..) | PoolVerb::Leases(..) | PoolVerb::Files(..) => Err(Error::NoPermission),
         PoolVerb::ContCreate { .. }
         | PoolVerb::ContDestroy(..)
         | PoolVerb::SnapCreate(..)

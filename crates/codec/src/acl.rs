@@ -94,6 +94,9 @@ pub mod perm {
     pub const CHANGES: u64 = WRITE | DELETE | SET_PROP | SET_ACL | SET_OWNER;
     /// All of them.
     pub const ALL: u64 = super::PERMS_ALL;
+    /// To use a container's files by way of its engine. No list has it: it follows from the others, and from a property
+    /// ([`PropId::CO_FILES`](dolmen_types::PropId::CO_FILES)).
+    pub const FILES: u64 = 1 << 32;
 }
 
 const HEADER_BYTES: usize = 8;

@@ -35,6 +35,10 @@ pub enum PoolVerb<'a> {
     /// at most [`IODS_MAX`](dolmen_types::limits::IODS_MAX). Kept, as locks are, by an engine for those who come over a socket.
     /// Answer: [`PoolReply::Done`].
     Leases(ContNo, Vec<u32>),
+    /// Uses the container's files: on behalf of whom the engine takes the caller for, who needs no right to its objects. Answered
+    /// by an engine for those who come over a socket; in process it is `NoPermission`. Answer: [`PoolReply::Files`];
+    /// `NotFound` for a session that has ended or is another's, `Busy` if there are too many.
+    Files(ContNo, FilesAsk),
     /// Owner, group and access control list of the pool, as far as somebody has set them. Answer: [`PoolReply::Props`].
     Props,
     /// Sets owner, group or list of the pool. Answer: [`PoolReply::Done`].
@@ -106,6 +110,33 @@ pub enum PoolVerb<'a> {
         /// The client that has asked for the last eviction, as in the ids of its requests: its handles go on. 0 for none.
         by: u128,
     },
+}
+
+/// What is asked of a container's files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FilesAsk {
+    /// Begins a session, which ends with the connection at the latest.
+    Begin,
+    /// Asks for something within a session.
+    Ask {
+        /// The session.
+        session: u64,
+        /// A request of the kernel's protocol for file systems (FUSE). Who asks by its head is not believed.
+        request: Vec<u8>,
+    },
+    /// Ends a session: what is open in it is closed, and its locks are freed.
+    End(u64),
+}
+
+/// What is answered to that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FilesReply {
+    /// A session has begun.
+    Begun(u64),
+    /// The reply of the same protocol; nothing to a request that has none.
+    Told(Vec<u8>),
+    /// It has ended.
+    Ended,
 }
 
 /// What a handle on a container is taken for.
@@ -254,6 +285,8 @@ pub enum PoolReply {
     Quota(Box<Report>),
     /// What is told of locks.
     Lock(LockReply),
+    /// What is told of files.
+    Files(FilesReply),
     /// Done.
     Done,
 }

@@ -44,6 +44,9 @@ impl PropId {
     pub const CO_CHANGED: Self = Self(0x1_0004);
     /// Limits of a container and of its users: of Dolmen's service alone, which is asked for them by verbs of their own.
     pub const CO_QUOTA: Self = Self(0x1_0005);
+    /// Who may use the container's files by way of its engine, beside those whom its list allows something: Dolmen's own. 0 is
+    /// nobody, 1 everybody who is connected to the pool.
+    pub const CO_FILES: Self = Self(0x1_0008);
 }
 
 /// A property's value.

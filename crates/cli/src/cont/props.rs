@@ -36,7 +36,7 @@ const DURABILITIES: Form =
     Form::Words(&[(Durability::Power as u64, "power"), (Durability::Process as u64, "process")], 1);
 
 //= daos:src/include/daos_prop.h DAOS_PROP_CO_*
-const TABLE: [(&str, PropId, Form); 27] = [
+const TABLE: [(&str, PropId, Form); 28] = [
     ("label", PropId::CO_LABEL, Form::Text),
     ("layout_type", PropId::CO_LAYOUT_TYPE, LAYOUTS),
     ("layout_version", PropId::CO_LAYOUT_VER, Form::Number(0, U32_MAX)),
@@ -64,6 +64,7 @@ const TABLE: [(&str, PropId, Form); 27] = [
     ("obj_version", PropId(4121), Form::Number(1, 1)),
     ("perf_domain", PropId(4122), Form::Number(0, U32_MAX)),
     ("durability", PropId::CO_DURABILITY, DURABILITIES),
+    ("files", PropId::CO_FILES, Form::Words(&[(0, "nobody"), (1, "everyone")], 1)),
 ];
 
 fn form(id: PropId) -> Form {
@@ -88,7 +89,7 @@ pub(crate) fn id(name: &str) -> Outcome<PropId> {
 }
 
 /// Those that may be set on a container that is there.
-const SET_LATER: [PropId; 9] = [
+const SET_LATER: [PropId; 10] = [
     PropId::CO_LABEL,
     PropId(4102),
     PropId(4105),
@@ -98,6 +99,7 @@ const SET_LATER: [PropId; 9] = [
     PropId(4111),
     PropId(4114),
     PropId(4120),
+    PropId::CO_FILES,
 ];
 
 /// Those of features that are not there: they can be off alone.

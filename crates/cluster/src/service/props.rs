@@ -55,7 +55,7 @@ const ACL_BYTES_MAX: usize = 65536;
 /// Every property. Of a feature that is not there, only the value that says so is taken: replicas, encryption, compression,
 /// deduplication, a limit of snapshots, a container that no scrub reads.
 //= daos:src/container/srv_layout.c cont_prop_default
-const TABLE: [(PropId, Use, Kind); 27] = [
+const TABLE: [(PropId, Use, Kind); 28] = [
     (PropId::CO_LABEL, Use::Open, Kind::Text { default: NO_LABEL }),
     (PropId::CO_LAYOUT_TYPE, Use::Fixed, number(0, 0, U32_MAX)),
     (PropId::CO_LAYOUT_VER, Use::Fixed, number(1, 0, U32_MAX)),
@@ -87,6 +87,7 @@ const TABLE: [(PropId, Use, Kind); 27] = [
     (CO_OBJ_VERSION, Use::ReadOnly, number(1, 1, 1)),
     (CO_PERF_DOMAIN, Use::Fixed, number(255, 0, U32_MAX)),
     (PropId::CO_DURABILITY, Use::Fixed, number(Durability::Power as u64, 0, 1)),
+    (PropId::CO_FILES, Use::Open, number(0, 0, 1)),
 ];
 
 /// When properties are set.

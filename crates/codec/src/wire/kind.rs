@@ -11,7 +11,7 @@ macro_rules! numbered {
         pub enum $name { $($(#[$about])* $variant = $number,)+ }
 
         impl $name {
-            /// All of them, in the order of their numbers.
+            /// All of them; those that the same one answers in the order of their numbers.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
             /// The number on the wire.
@@ -36,7 +36,7 @@ macro_rules! numbered {
 
 numbered! {
     /// What a request asks. Persistent: never renumber. Those of a target begin at 1, of a pool's service at 0x101, of
-    /// the daemon at 0x201.
+    /// the daemon at 0x201, of files at 0x301.
     pub enum AskKind {
         /// [`Verb::Update`](crate::verb::Verb::Update).
         Update = 1,
@@ -142,6 +142,8 @@ numbered! {
         ContQuota = 0x0121,
         /// [`PoolVerb::ContSetQuota`](crate::pool::PoolVerb::ContSetQuota).
         ContSetQuota = 0x0122,
+        /// [`PoolVerb::Files`](crate::pool::PoolVerb::Files).
+        Files = 0x0301,
         /// [`SystemVerb::Ping`](super::SystemVerb::Ping).
         Ping = 0x0201,
         /// [`SystemVerb::Query`](super::SystemVerb::Query).
@@ -181,9 +183,12 @@ impl AskKind {
     #[inline]
     pub fn since(self) -> Version {
         match self {
-            Self::Evicted | Self::Leases | Self::ContQuota | Self::ContSetQuota | Self::PartLook => {
-                Version::Two
-            }
+            Self::Evicted
+            | Self::Leases
+            | Self::ContQuota
+            | Self::ContSetQuota
+            | Self::Files
+            | Self::PartLook => Version::Two,
             _ => Version::One,
         }
     }
@@ -249,6 +254,8 @@ numbered! {
         Lock = 0x810e,
         /// [`PoolReply::Quota`](crate::pool::PoolReply::Quota).
         Quota = 0x8110,
+        /// [`PoolReply::Files`](crate::pool::PoolReply::Files).
+        Files = 0x8120,
         /// [`SystemReply::Done`](super::SystemReply::Done).
         SystemDone = 0x8201,
         /// [`SystemReply::System`](super::SystemReply::System).

@@ -6,7 +6,7 @@ use super::field::{Field, Writer, choice, read_list, record};
 use crate::bytes::Reader;
 use crate::lock::{LockRange, LockReply};
 use crate::order::HashKey;
-use crate::pool::{ContHandle, ContInfo, PoolInfo, PoolReply, Snapshot};
+use crate::pool::{ContHandle, ContInfo, FilesReply, PoolInfo, PoolReply, Snapshot};
 use crate::quota::{Charge, Limits, Report, UserUse};
 use crate::verb::{SpaceReport, Usage};
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, TARGETS_MAX};
@@ -49,6 +49,38 @@ impl Field for LockReply {
             LOCK_HELD => Self::Held { range: LockRange::read(r)?, pid: r.u32()? },
             LOCK_RECOVERING => Self::Recovering,
             LOCK_UNKNOWN => Self::Unknown,
+            _ => return None,
+        })
+    }
+}
+
+/// What is told of files. Persistent: never renumber.
+const FILES_BEGUN: u8 = 0;
+const FILES_TOLD: u8 = 1;
+const FILES_ENDED: u8 = 2;
+
+impl Field for FilesReply {
+    const BYTES_MIN: usize = 1;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Begun(session) => {
+                w.put(&FILES_BEGUN);
+                w.put(session);
+            }
+            Self::Told(reply) => {
+                w.put(&FILES_TOLD);
+                w.put(reply);
+            }
+            Self::Ended => w.put(&FILES_ENDED),
+        }
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        Some(match r.u8()? {
+            FILES_BEGUN => Self::Begun(r.u64()?),
+            FILES_TOLD => Self::Told(Field::read(r)?),
+            FILES_ENDED => Self::Ended,
             _ => return None,
         })
     }
@@ -120,6 +152,7 @@ pub(super) fn put_pool_reply(w: &mut Writer<'_>, reply: &PoolReply) -> ReplyKind
         }
         PoolReply::Quota(report) => with(w, ReplyKind::Quota, &**report),
         PoolReply::Lock(lock) => with(w, ReplyKind::Lock, lock),
+        PoolReply::Files(told) => with(w, ReplyKind::Files, told),
         PoolReply::Done => ReplyKind::PoolDone,
     }
 }
@@ -151,6 +184,7 @@ pub(super) fn read_pool_reply(kind: ReplyKind, epoch: Epoch, r: &mut Reader<'_>)
         ReplyKind::Audits => PoolReply::Audits(read_list(r, TARGETS_MAX)?),
         ReplyKind::Quota => PoolReply::Quota(Box::new(Report::read(r)?)),
         ReplyKind::Lock => PoolReply::Lock(LockReply::read(r)?),
+        ReplyKind::Files => PoolReply::Files(FilesReply::read(r)?),
         ReplyKind::PoolDone => PoolReply::Done,
         _ => return None,
     })

@@ -6,7 +6,7 @@ use super::field::{Field, Writer, choice, read_list, record};
 use super::tx::{put_mutations, read_mutations};
 use crate::bytes::Reader;
 use crate::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange};
-use crate::pool::{ContName, OpenFor, PoolVerb, TxCommit, Whose};
+use crate::pool::{ContName, FilesAsk, OpenFor, PoolVerb, TxCommit, Whose};
 use crate::quota::Limits;
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, IODS_MAX, TARGETS_MAX};
 use dolmen_types::{ContNo, Epoch, Label, Oid, PropId, PropValue, Props, TargetNo, TxId, Uuid};
@@ -191,6 +191,7 @@ pub(super) fn put_pool_verb<'p>(w: &mut Gather<'_, 'p>, verb: &'p PoolVerb<'_>) 
         }
         PoolVerb::Lock(cont, ask) => with_two(w, AskKind::Lock, cont, &**ask),
         PoolVerb::Leases(cont, given) => with_list(w, AskKind::Leases, cont, given),
+        PoolVerb::Files(cont, ask) => with_two(w, AskKind::Files, cont, ask),
         PoolVerb::Props => AskKind::PoolProps,
         PoolVerb::SetProps(props) => with(w, AskKind::PoolSetProps, props),
         PoolVerb::ContEvict(cont, whose) => with_two(w, AskKind::ContEvict, cont, whose),
@@ -249,6 +250,7 @@ pub(super) fn read_pool_verb<'p>(kind: AskKind, input: &mut Input<'_, 'p>) -> Op
         AskKind::PoolCheck => PoolVerb::Check,
         AskKind::Lock => PoolVerb::Lock(ContNo::read(r)?, Box::new(LockAsk::read(r)?)),
         AskKind::Leases => PoolVerb::Leases(ContNo::read(r)?, read_list(r, IODS_MAX)?),
+        AskKind::Files => PoolVerb::Files(ContNo::read(r)?, FilesAsk::read(r)?),
         AskKind::PoolProps => PoolVerb::Props,
         AskKind::PoolSetProps => PoolVerb::SetProps(Props::read(r)?),
         AskKind::ContEvict => PoolVerb::ContEvict(ContNo::read(r)?, Whose::read(r)?),
@@ -284,6 +286,39 @@ fn read_commit<'p>(input: &mut Input<'_, 'p>) -> Option<TxCommit<'p>> {
         parts.push((TargetNo::read(&mut input.body)?, read_mutations(input)?));
     }
     Some(TxCommit { cont, tx, epoch, parts })
+}
+
+/// What is asked of files. Persistent: never renumber.
+const FILES_BEGIN: u8 = 0;
+const FILES_ASK: u8 = 1;
+const FILES_END: u8 = 2;
+
+impl Field for FilesAsk {
+    const BYTES_MIN: usize = 1;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Begin => w.put(&FILES_BEGIN),
+            Self::Ask { session, request } => {
+                w.put(&FILES_ASK);
+                w.put(session);
+                w.put(request);
+            }
+            Self::End(session) => {
+                w.put(&FILES_END);
+                w.put(session);
+            }
+        }
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        Some(match r.u8()? {
+            FILES_BEGIN => Self::Begin,
+            FILES_ASK => Self::Ask { session: r.u64()?, request: Field::read(r)? },
+            FILES_END => Self::End(r.u64()?),
+            _ => return None,
+        })
+    }
 }
 
 /// A number, and with those that have a word that. Persistent: never renumber; 2 and 3 had no word.

@@ -61,6 +61,9 @@ pub const FEATURE_LEASES: u64 = 32;
 /// [`Error::QuotaLimit`](dolmen_types::Error::QuotaLimit). An engine that does not say it closes the connection on which they are
 /// asked for; a client that does not is told that the pool is full.
 pub const FEATURE_QUOTA: u64 = 128;
+/// A feature of an engine: files of containers can be used by way of it ([`PoolVerb::Files`](crate::pool::PoolVerb::Files)). Who
+/// does not say it closes the connection on which that is asked.
+pub const FEATURE_FILES: u64 = 64;
 
 /// Who answers, and what was agreed on.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -88,6 +88,7 @@ fn of_pool(verb: &PoolVerb<'_>) -> Need {
         PoolVerb::SetProps(props) => Need::Pool(of_pool_props(props)),
         PoolVerb::ContCreate { .. } => Need::Pool(perm::CREATE | perm::WRITE),
         PoolVerb::Leases(cont, _) => read(*cont),
+        PoolVerb::Files(cont, _) => Need::Cont(*cont, perm::FILES, 0),
         PoolVerb::Lock(cont, _) => Need::Cont(*cont, perm::READ | perm::WRITE, 0),
         PoolVerb::ContSetQuota(_, None, _) => Need::Pool(perm::SET_PROP),
         PoolVerb::ContSetQuota(cont, Some(_), _) => Need::Cont(*cont, 0, perm::SET_PROP),

@@ -244,6 +244,14 @@ fn lock_range() -> impl Strategy<Value = LockRange> {
     (any::<u64>(), any::<u64>(), kind).prop_map(|(first, last, kind)| LockRange { first, last, kind })
 }
 
+fn files_ask() -> impl Strategy<Value = FilesAsk> {
+    prop_oneof![
+        Just(FilesAsk::Begin),
+        any::<u64>().prop_map(FilesAsk::End),
+        (any::<u64>(), vec(any::<u8>(), 0..99)).prop_map(|(session, request)| FilesAsk::Ask { session, request }),
+    ]
+}
+
 fn lock_ask() -> impl Strategy<Value = LockAsk> {
     let actions =
         [LockAction::Set, LockAction::Again, LockAction::Test, LockAction::Renew, LockAction::Leave];
@@ -312,6 +320,7 @@ pub(super) fn pool_verb() -> impl Strategy<Value = PoolVerb<'static>> {
         1 => (vec(cont(), 0..5), epoch()).prop_map(|(closed, now)| PoolVerb::Admit { closed, now }),
         1 => proptest::strategy::Just(()).prop_map(|()| PoolVerb::Props),
         1 => (cont(), vec(any::<u32>(), 0..5)).prop_map(|(cont, given)| PoolVerb::Leases(cont, given)),
+        1 => (cont(), files_ask()).prop_map(|(cont, ask)| PoolVerb::Files(cont, ask)),
         2 => (cont(), lock_ask()).prop_map(|(cont, ask)| PoolVerb::Lock(cont, Box::new(ask))),
         1 => props().prop_map(PoolVerb::SetProps),
         1 => (cont(), any::<bool>()).prop_map(|(cont, is_all)| {
@@ -486,6 +495,12 @@ pub(super) fn pool_reply() -> impl Strategy<Value = PoolReply> {
         ]
         .prop_map(PoolReply::Lock),
         report().prop_map(|report| PoolReply::Quota(Box::new(report))),
+        prop_oneof![
+            Just(FilesReply::Ended),
+            any::<u64>().prop_map(FilesReply::Begun),
+            vec(any::<u8>(), 0..99).prop_map(FilesReply::Told),
+        ]
+        .prop_map(PoolReply::Files),
         Just(()).prop_map(|()| PoolReply::Done)
     ];
     prop_oneof![

@@ -151,6 +151,7 @@ fn pool_verbs() -> Vec<PoolVerb<'static>> {
         PoolVerb::Leases(cont, vec![1, u32::MAX]),
         PoolVerb::ContQuota(cont),
         PoolVerb::ContSetQuota(cont, Some(2), limits()),
+        PoolVerb::Files(cont, FilesAsk::Ask { session: 9, request: vec![1, 2, 3] }),
     ]
 }
 
@@ -270,6 +271,7 @@ fn pool_replies() -> Vec<PoolReply> {
         PoolReply::Done,
         PoolReply::Lock(LockReply::Held { range: lock().range, pid: 8 }),
         PoolReply::Quota(Box::new(quota())),
+        PoolReply::Files(FilesReply::Told(vec![1, 2, 3])),
     ]
 }
 
@@ -433,6 +435,7 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, [u64; 2])] = &[
     (AskKind::Leases, [0, 0x3890_81ba_cf5e_175b]),
     (AskKind::ContQuota, [0, 0xf86b_f201_e0df_1c8d]),
     (AskKind::ContSetQuota, [0, 0x6771_127f_f848_686e]),
+    (AskKind::Files, [0, 0xab5a_77c4_d76a_c927]),
     (AskKind::Ping, [0xf0fb_45d9_d088_e047, 0x1c96_7afd_d799_741b]),
     (AskKind::SystemQuery, [0x7bc2_176f_f361_e8db, 0x141c_294a_e2a6_26f7]),
     (AskKind::PoolList, [0xa593_dce7_aa20_77ef, 0x348a_eb6c_c528_c15b]),
@@ -504,6 +507,7 @@ pub(super) const GOLDEN_REPLIES: &[(ReplyKind, [u64; 2])] = &[
     (ReplyKind::PoolDone, [0xd850_aef5_fb04_fadc, 0x1078_12c4_10dd_300c]),
     (ReplyKind::Lock, [0x50fd_5df8_bff4_e190, 0x4c4a_eb62_a9e5_35f2]),
     (ReplyKind::Quota, [0x8755_4275_7272_13dc, 0x41f9_9b6b_8e12_e7db]),
+    (ReplyKind::Files, [0x400f_8625_e08f_ffff, 0x0077_2c00_18eb_18f7]),
     (ReplyKind::SystemDone, [0x8c03_4b3c_d289_172c, 0x98e0_482b_1abe_95c8]),
     (ReplyKind::System, [0xfde4_9eb5_f6a3_6216, 0xa95e_18df_a3c7_5411]),
     (ReplyKind::Pools, [0x6440_786c_5782_0d39, 0x8062_5c92_f02e_3239]),
