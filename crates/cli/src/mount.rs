@@ -1,5 +1,7 @@
 //! `dolmen mount` and `dolmen unmount`: the files of a container as a directory of the system.
 
+mod files;
+
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::heard::Listeners;
 use crate::interrupt;
@@ -53,6 +55,10 @@ pub(crate) struct Mount {
     /// Show the files as they were at this snapshot, read-only
     #[arg(long, value_name = "SNAP")]
     snapshot: Option<String>,
+    /// Use the files by way of the engine, which checks what this user may do with each: for who may not reach the objects of
+    /// the container, and is let in by its property `files`
+    #[arg(long, conflicts_with = "snapshot")]
+    files: bool,
     /// Let in other users of this machine; who is not root needs `user_allow_other` in /etc/fuse.conf for it
     #[arg(long)]
     allow_other: bool,
@@ -201,8 +207,8 @@ fn refuse_around_pool(pool: &Path, dir: &Path) -> Outcome<()> {
 }
 
 /// A container that is shown, and all that keeps it open; in the order in which it is taken down.
-struct Shown {
-    session: Arc<Session>,
+struct Shown<S = Fs> {
+    session: Arc<Session<S>>,
     cont: Container,
     pool: Pool,
 }
@@ -212,7 +218,8 @@ fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
     let pool = place::open_to_last(&args.cont.pool, is_read_only, Duration::from_secs(args.deadline))?;
     let cont = pool.container(&args.cont.cont)?;
     let view = place::view(&cont, args.snapshot.as_deref())?;
-    let dfs = mounted(&view, args, &pool.mount_options(is_read_only))?;
+    let dfs = mounted(&view, args, &pool.mount_options(is_read_only));
+    let dfs = dfs.map_err(|failure| files::hinted(failure, &cont))?;
     let caching = match args.cache {
         Cache::Off => Caching::Off,
         Cache::Metadata => Caching::Metadata,
@@ -330,34 +337,23 @@ fn serve(args: &Mount, as_json: bool) -> Outcome<Answer> {
     // Ignored: then it can have fewer files open at once, and says so.
     let _raised = dolmen_env::raise_descriptor_limit();
     let stop = interrupt::stop();
+    let stopped = || stop.load(Ordering::Relaxed);
+    let json = json!({ "pid": std::process::id() });
+    if args.files {
+        let Shown { session, cont, pool } = files::show(args, &dir)?;
+        announce(args, as_json)?;
+        attend((&|| session.is_ended(), &|| session.is_over()), (&dir, &stopped), &mut || Ok(()))?;
+        return files::finish((session, cont, pool), Answer::new("", json));
+    }
     let Shown { session, cont, pool } = show(args, &dir)?;
-    let pid = std::process::id();
-    if args.detached {
-        output::print(format!("{READY}\n").as_bytes())?;
-        dolmen_env::close_standard_output()?;
-    } else if !as_json {
-        output::print(format!("{}\n", at(&args.dir, pid)).as_bytes())?;
-    }
-    dolmen_env::notify_ready();
-    let mut is_told = false;
+    announce(args, as_json)?;
     let mut listeners = pool.remote().map(|remote| Listeners::new(remote, &session));
-    while !session.is_ended() {
-        if let Some(listeners) = &mut listeners {
-            listeners.look()?;
-        }
-        if stop.load(Ordering::Relaxed) && !is_told {
-            is_told = true;
-            // Whoever uses it goes on; nobody else comes in.
-            dolmen_env::unmount(&dir, true)?;
-        }
-        std::thread::park_timeout(REST);
-    }
-    let end_ns = deadline_ns(LINGER_SECONDS);
-    while !session.is_over() && RealClock.monotonic_ns() < end_ns {
-        std::thread::park_timeout(REST);
-    }
+    let listen = &mut || match &mut listeners {
+        Some(listeners) => listeners.look().map_err(Failure::from),
+        None => Ok(()),
+    };
+    attend((&|| session.is_ended(), &|| session.is_over()), (&dir, &stopped), listen)?;
     drop(listeners);
-    let json = json!({ "pid": pid });
     let Some(fs) = session.finish() else { return Ok(Answer::new("", json)) };
     let synced = fs.sync();
     drop(fs);
@@ -365,6 +361,41 @@ fn serve(args: &Mount, as_json: bool) -> Outcome<Answer> {
     pool.close()?;
     synced?;
     Ok(Answer::new("", json))
+}
+
+/// Says that the directory shows the files.
+fn announce(args: &Mount, as_json: bool) -> Outcome<()> {
+    if args.detached {
+        output::print(format!("{READY}\n").as_bytes())?;
+        dolmen_env::close_standard_output()?;
+    } else if !as_json {
+        output::print(format!("{}\n", at(&args.dir, std::process::id())).as_bytes())?;
+    }
+    dolmen_env::notify_ready();
+    Ok(())
+}
+
+/// Attends to a mount until it is taken away, and for a while until nothing waits for the store any more.
+fn attend(
+    (is_ended, is_over): (&dyn Fn() -> bool, &dyn Fn() -> bool),
+    (dir, stopped): (&Path, &dyn Fn() -> bool),
+    look: &mut dyn FnMut() -> Outcome<()>,
+) -> Outcome<()> {
+    let mut is_told = false;
+    while !is_ended() {
+        look()?;
+        if stopped() && !is_told {
+            is_told = true;
+            // Whoever uses it goes on; nobody else comes in.
+            dolmen_env::unmount(dir, true)?;
+        }
+        std::thread::park_timeout(REST);
+    }
+    let end_ns = deadline_ns(LINGER_SECONDS);
+    while !is_over() && RealClock.monotonic_ns() < end_ns {
+        std::thread::park_timeout(REST);
+    }
+    Ok(())
 }
 
 fn at(dir: &Path, pid: u32) -> String {

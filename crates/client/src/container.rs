@@ -13,7 +13,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::acl::Acl;
 use dolmen_codec::lock::{LockAsk, LockReply};
 use dolmen_codec::order::HashKey;
-use dolmen_codec::pool::{ContHandle, ContInfo, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose};
+use dolmen_codec::pool::{
+    ContHandle, ContInfo, FilesAsk, FilesReply, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose,
+};
 use dolmen_codec::quota::{Limits, Report};
 use dolmen_codec::verb::ReadAt;
 use dolmen_codec::{Way, now};
@@ -122,6 +124,19 @@ impl Container {
             .ask_pool(self.core().read_id(), || PoolVerb::Lock(self.no(), Box::new(ask.clone())))?
         {
             PoolReply::Lock(told) => Ok(told),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Asks for its files by way of the engine, which needs no right to its objects. REQUIRES: the engine says that it answers.
+    ///
+    /// # Errors
+    /// `NotFound` for a session that has ended; `Busy` if there are too many; `NoPermission`; `NoHandle`; those of the transport.
+    pub fn files(&self, ask: &FilesAsk) -> Result<FilesReply> {
+        self.check_handle()?;
+        let make = || PoolVerb::Files(self.no(), ask.clone());
+        match self.core().ask_pool(self.core().read_id(), make)? {
+            PoolReply::Files(told) => Ok(told),
             _ => Err(unexpected()),
         }
     }

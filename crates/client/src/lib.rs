@@ -71,7 +71,9 @@ pub use tx::Tx;
 pub use walk::{ChangeWalk, ObjectWalk};
 
 pub use dolmen_codec::lock;
-pub use dolmen_codec::pool::{ContHandle, ContInfo, ContName, OpenFor, PoolInfo, Snapshot, Whose};
+pub use dolmen_codec::pool::{
+    ContHandle, ContInfo, ContName, FilesAsk, FilesReply, OpenFor, PoolInfo, Snapshot, Whose,
+};
 pub use dolmen_codec::quota;
 pub use dolmen_codec::verb::{
     Audit, Change, ChangeKind, FetchIod, FetchedIod, Finding, Found, ListedExtent, NewValue, PackedKeys,

@@ -3,6 +3,7 @@
 use crate::access;
 use crate::answered::{Answered, Fault, Outcome, Turn};
 use crate::error::{Error, Result};
+use crate::files::Sessions;
 use crate::kept::{Comer, Kept};
 use crate::lease::{Alone, Lease, PartLease};
 use crate::leased::Leased;
@@ -75,6 +76,7 @@ struct Shared {
     /// Whether it was told that the directory is not where it was.
     is_moved_told: AtomicBool,
     answered: Answered,
+    files: Sessions,
     /// Guards the generator of UUIDs; taken alone.
     secrets: Mutex<Secrets>,
 }
@@ -107,6 +109,8 @@ impl Daemon {
         let told = Arc::clone(&note);
         let kept = Kept::of(&dir, move |text| told(text));
         let leased = Leased::new(&dir, HashKey(secrets.next_u128()?.to_le_bytes()));
+        let first = u64::from_le_bytes(secrets.next_u128()?.to_le_bytes()[..8].try_into().expect("of 16 bytes"));
+        let files = Sessions::new(&addresses, first, Arc::clone(&note));
         let shared = Arc::new(Shared {
             pools: Pools::new(&dir, settings.open_options(), peers, (kept, leased)),
             name: settings.name.clone(),
@@ -118,6 +122,7 @@ impl Daemon {
             notes: Notes::default(),
             is_moved_told: AtomicBool::new(false),
             answered,
+            files,
             secrets: Mutex::new(secrets),
         });
         let options =
@@ -191,6 +196,7 @@ impl Daemon {
 
     fn shut(&mut self) -> core::result::Result<(), dolmen_local::Error> {
         let Some(server) = self.server.take() else { return Ok(()) };
+        self.shared.files.end();
         let pools = &self.shared.pools;
         for address in &self.addresses {
             if let Address::Unix(path) = address
@@ -657,6 +663,7 @@ impl Shared {
             holders: Arc::clone(pool.holders()),
             locks: self.pools.locked().of(entry.uuid),
             leases: self.pools.leased().of(entry.uuid, elsewhere),
+            files: if pool.is_part() { None } else { self.files.of(entry.uuid) },
         };
         let (uuid, label, ranks) = (entry.uuid, entry.label, self.ranks());
         let evictions = self.pools.evictions(uuid);

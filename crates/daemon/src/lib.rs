@@ -12,6 +12,7 @@ mod answered;
 mod certs;
 mod daemon;
 mod error;
+mod files;
 mod evicted;
 mod kept;
 mod lease;

@@ -17,6 +17,8 @@ pub(crate) struct OpenFile {
     pub(crate) is_changed: AtomicBool,
     /// Reads are accesses.
     pub(crate) notes_access: bool,
+    /// It was opened to be written.
+    pub(crate) writes: bool,
 }
 
 /// An open directory.
@@ -61,6 +63,10 @@ impl Handles {
     pub(crate) fn find(&self, handle: u64) -> Result<Open, i32> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.get(&handle).cloned().ok_or(number::EBADF)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     pub(crate) fn file(&self, handle: u64) -> Result<Arc<OpenFile>, i32> {

@@ -21,12 +21,17 @@
 mod abi;
 mod fs;
 mod handles;
+mod hosted;
 mod options;
+mod relay;
+mod service;
 mod session;
 mod table;
 mod told;
 
 pub use abi::{DATA_BYTES_MAX, REQUEST_BYTES_MAX, reply, request};
 pub use fs::Fs;
+pub use hosted::Hosted;
 pub use options::{Caching, Options};
+pub use relay::Relay;
 pub use session::{Session, Void};

@@ -12,6 +12,7 @@ use crate::abi::reply::head;
 use crate::abi::request::{HEAD_BYTES, Op, Refused, Request};
 use crate::abi::{REQUEST_BYTES_MAX, errno, notify};
 use crate::fs::{Fs, Reply};
+use crate::service::Serves;
 use core::time::Duration;
 use dolmen_dfs::lock::{LockKind, RENEW_NS};
 use dolmen_dfs::{Lease, errno as number};
@@ -74,9 +75,9 @@ pub struct Void {
 }
 
 /// A mounted file system and the threads that serve it.
-pub struct Session {
+pub struct Session<S = Fs> {
     device: KernelDevice,
-    fs: Fs,
+    fs: S,
     /// Guards: who does what; taken alone.
     requests: Mutex<Requests>,
     /// Called when there is room in the backlog.
@@ -89,9 +90,32 @@ pub struct Session {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl core::fmt::Debug for Session {
+impl<S> core::fmt::Debug for Session<S> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Session").field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Others are about to change what was found with these leases: the kernel has forgotten it when this returns, and contents that
+    /// were read without any. To be called often, also with none. For a thread that serves nothing: it waits for contents that are just being read.
+    pub fn drop_void(&self, void: &Void) {
+        let mut has_names = false;
+        for dropped in self.fs.void(&void.leases, void.all) {
+            // What is not there yet may be on its way: who gets there by its name looks again.
+            has_names |= !self.drop_node(dropped.number, dropped.pages) || dropped.names;
+        }
+        if has_names && self.fs.has_epoch() {
+            self.notify(&notify::names());
+        }
+        for number in self.fs.take_uncovered() {
+            self.drop_node(number, true);
+        }
+    }
+
+    /// Gives leases back that nobody needs any more; whoever listens does this now and then.
+    pub fn drop_old(&self) {
+        self.fs.drop_old();
     }
 }
 
@@ -101,13 +125,14 @@ enum Turn {
     Read,
 }
 
-impl Session {
+#[expect(private_bounds, reason = "who serves is a matter of this crate")]
+impl<S: Serves> Session<S> {
     /// Begins to serve `fs` to the kernel.
     ///
     /// # Errors
     /// [`dolmen_env::Error::Io`] if the system starts no threads.
-    pub fn start(device: KernelDevice, fs: Fs) -> dolmen_env::Result<Arc<Self>> {
-        let count = fs.options().threads.max(2);
+    pub fn start(device: KernelDevice, fs: S) -> dolmen_env::Result<Arc<Self>> {
+        let count = fs.threads().max(2);
         let requests = Mutex::new(Requests { live: count, ..Requests::default() });
         let (room, alarm, locks) = (Condvar::new(), Condvar::new(), Condvar::new());
         let keeps_locks = fs.keeps_locks();
@@ -139,7 +164,7 @@ impl Session {
     /// The file system, when every thread has ended; `None` if one still waits for the store, or somebody else has the
     /// session.
     #[must_use]
-    pub fn finish(self: Arc<Self>) -> Option<Fs> {
+    pub fn finish(self: Arc<Self>) -> Option<S> {
         let threads = core::mem::take(&mut *self.threads());
         if threads.iter().any(|thread| !thread.is_finished()) {
             *self.threads() = threads;
@@ -167,29 +192,8 @@ impl Session {
 
     /// The file system.
     #[must_use]
-    pub fn fs(&self) -> &Fs {
+    pub fn fs(&self) -> &S {
         &self.fs
-    }
-
-    /// Others are about to change what was found with these leases: the kernel has forgotten it when this returns, and contents that
-    /// were read without any. To be called often, also with none. For a thread that serves nothing: it waits for contents that are just being read.
-    pub fn drop_void(&self, void: &Void) {
-        let mut has_names = false;
-        for dropped in self.fs.void(&void.leases, void.all) {
-            // What is not there yet may be on its way: who gets there by its name looks again.
-            has_names |= !self.drop_node(dropped.number, dropped.pages) || dropped.names;
-        }
-        if has_names && self.fs.has_epoch() {
-            self.notify(&notify::names());
-        }
-        for number in self.fs.take_uncovered() {
-            self.drop_node(number, true);
-        }
-    }
-
-    /// Gives leases back that nobody needs any more; whoever listens does this now and then.
-    pub fn drop_old(&self) {
-        self.fs.drop_old();
     }
 
     /// The kernel forgets the attributes of a node, and its contents if `pages` says so; whether it has the node.
@@ -313,7 +317,7 @@ impl Session {
                 return self.answer_lock(bytes, unique, &op, reply);
             }
             Ok(request) => {
-                let served = catch_unwind(AssertUnwindSafe(|| self.fs.serve(&request, reply)));
+                let served = catch_unwind(AssertUnwindSafe(|| self.fs.serve(bytes, &request, reply)));
                 let answered = served.unwrap_or_else(|_panic| {
                     self.fs.note("a request ended in a panic, which is a bug of this program");
                     Err(number::EIO)
@@ -364,7 +368,7 @@ impl Session {
     fn serve_lock(&self, bytes: &[u8], reply: &mut Reply) -> Result<(), i32> {
         reply.clear();
         let Ok(request) = Request::parse(bytes) else { return Err(number::EINVAL) };
-        catch_unwind(AssertUnwindSafe(|| self.fs.serve(&request, reply))).unwrap_or_else(|_panic| {
+        catch_unwind(AssertUnwindSafe(|| self.fs.serve(bytes, &request, reply))).unwrap_or_else(|_panic| {
             self.fs.note("a request ended in a panic, which is a bug of this program");
             Err(number::EIO)
         })

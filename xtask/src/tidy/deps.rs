@@ -26,7 +26,7 @@ const LAYERS: [(&str, Allowed); 23] = [
     ("local", Allowed::Only(&["types", "codec", "layout", "env", "engine", "client", "cluster"])),
     ("dfs", Allowed::Only(&["types", "client", "env"])),
     ("net", Allowed::Only(&["types", "codec", "env"])),
-    ("daemon", Allowed::Only(&["types", "codec", "env", "local", "net"])),
+    ("daemon", Allowed::Only(&["types", "codec", "env", "client", "dfs", "fuse", "local", "net"])),
     ("capi", DOOR),
     ("preload", DOOR),
     ("fuse", DOOR),

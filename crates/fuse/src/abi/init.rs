@@ -14,6 +14,7 @@ const POSIX_LOCKS: u64 = 1 << 1;
 const ATOMIC_O_TRUNC: u64 = 1 << 3;
 const BIG_WRITES: u64 = 1 << 5;
 const DONT_MASK: u64 = 1 << 6;
+const HANDLE_KILLPRIV: u64 = 1 << 19;
 const FLOCK_LOCKS: u64 = 1 << 10;
 const AUTO_INVAL_DATA: u64 = 1 << 12;
 const DO_READDIRPLUS: u64 = 1 << 13;
@@ -48,18 +49,43 @@ const LOCKS: u64 = POSIX_LOCKS | FLOCK_LOCKS;
 /// Requests that the kernel sends although nobody waits for their end, such as reading ahead.
 const BACKGROUND_MAX: u16 = 64;
 
+/// What is kept by whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Keeps {
+    /// Everything by the kernel: nobody else uses the files.
+    Nothing,
+    /// Locks, for several mounts.
+    Locks,
+    /// Locks, and all rights as well: names are looked up one by one, and what is changed loses its owner's rights unasked.
+    LocksAndRights,
+}
+
+impl Keeps {
+    pub(crate) fn of(keeps_locks: bool) -> Self {
+        if keeps_locks { Self::Locks } else { Self::Nothing }
+    }
+
+    fn wanted(self) -> u64 {
+        match self {
+            Self::Nothing => WANTED,
+            Self::Locks => WANTED | LOCKS,
+            Self::LocksAndRights => (WANTED | LOCKS | HANDLE_KILLPRIV) & !(DO_READDIRPLUS | READDIRPLUS_AUTO),
+        }
+    }
+}
+
 /// The answer to the first request; `None` for a kernel that is too old.
 pub(crate) fn answer(
     major: u32,
     minor: u32,
     readahead_bytes: u32,
     offered: u64,
-    keeps_locks: bool,
+    keeps: Keeps,
 ) -> Option<Vec<u8>> {
     if major < MAJOR || (major == MAJOR && minor < MINOR_MIN) {
         return None;
     }
-    let flags = (WANTED | if keeps_locks { LOCKS } else { 0 }) & offered;
+    let flags = keeps.wanted() & offered;
     let halves = flags.to_le_bytes();
     let mut out = Out::default();
     out.u32(MAJOR).u32(MINOR.min(if major == MAJOR { minor } else { MINOR }));
@@ -77,15 +103,15 @@ mod tests {
 
     #[test]
     fn only_what_the_kernel_offers_is_agreed_on() {
-        let answer_of = |offered| answer(7, 45, 1 << 17, offered, true).unwrap();
+        let answer_of = |offered| answer(7, 45, 1 << 17, offered, Keeps::Locks).unwrap();
         assert_eq!(answer_of(u64::MAX).len(), 64);
         assert_eq!(answer_of(0)[12..16], [0; 4]);
         let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
         let all = answer_of(u64::MAX);
         assert_eq!(word(&all[20..24]), DATA_BYTES_MAX);
         assert_eq!(u64::from(word(&all[12..16])) | u64::from(word(&all[32..36])) << 32, WANTED | LOCKS);
-        let alone = answer(7, 45, 1 << 17, u64::MAX, false).unwrap();
+        let alone = answer(7, 45, 1 << 17, u64::MAX, Keeps::Nothing).unwrap();
         assert_eq!(u64::from(word(&alone[12..16])) | u64::from(word(&alone[32..36])) << 32, WANTED);
-        assert!(answer(7, 27, 0, u64::MAX, true).is_none());
+        assert!(answer(7, 27, 0, u64::MAX, Keeps::Locks).is_none());
     }
 }

@@ -19,9 +19,13 @@ pub const REQUEST_BYTES_MAX: usize = (1 << 20) + (1 << 17);
 /// The root directory's number.
 pub(crate) const ROOT: u64 = 1;
 
+/// What somebody else has locked, or cannot be locked yet, is answered with: `EINPROGRESS`, which no program is ever told.
+pub(crate) const LATER: i32 = 115;
+
 /// Linux's numbers that the file system's own table does not have.
 pub(crate) mod errno {
     pub(crate) const EINTR: i32 = 4;
+    pub(crate) const ENFILE: i32 = 23;
     pub(crate) const ENOLCK: i32 = 37;
     pub(crate) const ENOSYS: i32 = 38;
     pub(crate) const EOPNOTSUPP: i32 = 95;

@@ -6,10 +6,10 @@ use crate::abi::reply::{self, Attrs};
 use crate::abi::{ROOT, errno};
 use crate::fs::snapshots;
 use crate::table::{Node, View, What};
-use dolmen_dfs::{Obj, OpenOptions, SetAttrs, SetTime, Stat, Time, XattrCond, errno as number};
+use dolmen_dfs::{File, Obj, OpenOptions, SetAttrs, SetTime, Stat, Time, XattrCond, errno as number};
 
 /// What the root says of who serves it; in no list.
-const ABOUT: &[u8] = b"user.dolmen.mount";
+pub(crate) const ABOUT: &[u8] = b"user.dolmen.mount";
 
 /// The kernel asks for it before each write; files here have no rights of their own to lose.
 const CAPABILITY: &[u8] = b"security.capability";
@@ -58,10 +58,12 @@ impl Fs {
         let obj = self.obj(node)?;
         if let Some(size) = new.size {
             match new.handle {
-                Some(handle) => self.done(self.handles.file(handle)?.file.set_len(size))?,
+                Some(handle) => self.set_len(&self.handles.file(handle)?.file, size)?,
                 None => {
-                    let file = self.done(obj.open(&OpenOptions::WRITE))?;
-                    self.done(file.set_len(size))?;
+                    // Who may write it need not be able to read it.
+                    let read = self.user.is_none();
+                    let file = self.done(obj.open(&OpenOptions { read, ..OpenOptions::WRITE }))?;
+                    self.set_len(&file, size)?;
                 }
             }
         }
@@ -75,6 +77,11 @@ impl Fs {
             self.done(obj.set_attrs(&set))?;
         }
         self.tell_attrs(node, view, &obj, reply)
+    }
+
+    fn set_len(&self, file: &File, size: u64) -> Done {
+        self.done(file.set_len(size))?;
+        if self.strips_always() { self.strip_rights(file) } else { Ok(()) }
     }
 
     pub(super) fn statfs(&self, reply: &mut Reply) -> Done {
@@ -135,7 +142,7 @@ fn refuse_system(name: &[u8]) -> Done {
 }
 
 /// Tells bytes, or how many there are if there is no room yet.
-fn tell_sized(bytes: &[u8], room_bytes: u32, reply: &mut Reply) -> Done {
+pub(crate) fn tell_sized(bytes: &[u8], room_bytes: u32, reply: &mut Reply) -> Done {
     let len = u32::try_from(bytes.len()).map_err(|_too_long| number::E2BIG)?;
     match room_bytes {
         0 => {

@@ -120,6 +120,11 @@ impl Fs {
         match found {
             // Gone since it was listed.
             Err(Error::NotFound | Error::Stale) => Ok(()),
+            // He may list the directory, and not pass through it.
+            Err(Error::NoPermission) => {
+                put_plain(reply, UNKNOWN_INO, next, name, plus);
+                Ok(())
+            }
             Err(error) if error.is_damage() => {
                 self.note(&error.to_string());
                 put_plain(reply, UNKNOWN_INO, next, name, plus);

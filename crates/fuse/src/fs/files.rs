@@ -15,6 +15,7 @@ use std::sync::Arc;
 /// So often a lease on contents is asked for that are being changed: changes take no longer than the question.
 const COVER_LOOKS: u32 = 20;
 const O_ACCMODE: u32 = 3;
+const O_WRONLY: u32 = 1;
 const O_APPEND: u32 = 0o2000;
 const O_TRUNC: u32 = 0o1000;
 const O_DIRECT: u32 = 0o40000;
@@ -25,7 +26,9 @@ impl Fs {
         let obj = self.obj(node)?;
         let writes = flags & O_ACCMODE != 0;
         let truncate = flags & O_TRUNC != 0 && writes;
-        let options = OpenOptions { truncate, ..if writes { OpenOptions::WRITE } else { OpenOptions::READ } };
+        // Who has asked the kernel before has it read for him what he writes to a part of.
+        let read = self.user.is_none() || flags & O_ACCMODE != O_WRONLY;
+        let options = OpenOptions { truncate, write: writes, read, ..OpenOptions::READ };
         let file = self.done(obj.open(&options))?;
         if truncate && caller.uid != 0 {
             // As with a write, which the kernel tells by itself.
@@ -88,7 +91,8 @@ impl Fs {
         let number = is_covered.then_some(number);
         number.into_iter().for_each(|number| self.told.opened(number));
         let notes_access = flags & O_NOATIME == 0;
-        OpenFile { file, number, is_changed: AtomicBool::new(false), notes_access }
+        let writes = flags & O_ACCMODE != 0;
+        OpenFile { file, number, is_changed: AtomicBool::new(false), notes_access, writes }
     }
 
     /// Gets a lease on the contents of a file that is open. Before they are read, so that no change of them is missed; there is none
@@ -142,7 +146,7 @@ impl Fs {
             reply.wrote = Some(number);
         }
         open.is_changed.store(true, Ordering::Relaxed);
-        if how.strips_rights {
+        if how.strips_rights || self.strips_always() {
             self.strip_rights(&open.file)?;
         }
         self.done(if how.appends { open.file.append(data) } else { open.file.write_at(offset, data) })?;
@@ -152,7 +156,7 @@ impl Fs {
     }
 
     /// Takes set-user-id from a file, and set-group-id if it is a program of its group.
-    fn strip_rights(&self, file: &File) -> Done {
+    pub(super) fn strip_rights(&self, file: &File) -> Done {
         const SET_USER_ID: u32 = 0o4000;
         const SET_GROUP_ID: u32 = 0o2000;
         const GROUP_EXECUTES: u32 = 0o010;

@@ -29,7 +29,11 @@ impl Fs {
     pub(super) fn lock(&self, node: u64, op: &LockOp, reply: &mut Reply) -> Done {
         let locks = self.locks.as_ref().ok_or(errno::ENOSYS)?;
         let family = if op.is_whole { LockFamily::Whole } else { LockFamily::Range };
-        let who = LockOwner { oid: self.oid_of(op.handle)?, family, owner: op.owner };
+        let open = self.handles.file(op.handle)?;
+        if self.user.is_some() && !op.is_whole && op.kind == LockKind::Write && !open.writes {
+            return Err(number::EBADF);
+        }
+        let who = LockOwner { oid: open.file.oid(), family, owner: op.owner };
         let range = LockRange { first: op.first, last: op.last, kind: op.kind };
         let told = match op.how {
             LockHow::Test => locks.test(who, range),
@@ -74,6 +78,14 @@ impl Fs {
             )),
             // Whoever asks for a lock is told what is wrong.
             Err(error) => self.note(&error.to_string()),
+        }
+    }
+
+    /// Frees all at the end, and records what waits to be.
+    pub(crate) fn leave(&self) {
+        self.leave_locks();
+        if let Err(error) = self.sync() {
+            self.note(&error.to_string());
         }
     }
 

@@ -7,11 +7,12 @@ mod locks;
 mod names;
 mod snapshots;
 
+pub(crate) use attrs::{ABOUT, tell_sized};
 pub(crate) use dirs::Listing;
 
 use crate::abi::reply::Out;
 use crate::abi::request::{Caller, Op, Request};
-use crate::abi::{errno, init, notify};
+use crate::abi::{DATA_BYTES_MAX, errno, init, notify};
 use crate::handles::{Handles, Open};
 use crate::options::{Options, Timeouts};
 use crate::table::{Node, Table, View, What};
@@ -35,13 +36,13 @@ pub(crate) type Done<T = ()> = Result<T, i32>;
 /// What an operation found, and what the kernel has to give back some time if it hears of it.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
-    out: Out,
-    looked_up: Vec<u64>,
-    opened: Option<u64>,
+    pub(crate) out: Out,
+    pub(crate) looked_up: Vec<u64>,
+    pub(crate) opened: Option<u64>,
     /// It cannot be done yet: to be asked again.
-    waits: bool,
+    pub(crate) waits: bool,
     /// Attributes of this number that the kernel remembers may be of the past: it is told so before it gets the reply.
-    outdated: Option<u64>,
+    pub(crate) outdated: Option<u64>,
     /// It has written to a file whose contents the kernel may have.
     wrote: Option<u64>,
 }
@@ -93,6 +94,8 @@ pub struct Fs {
     tell: Box<dyn Fn(&str) + Send + Sync>,
     /// What an attribute of the root says of who serves it.
     about: Vec<u8>,
+    /// On whose behalf all is done whoever a request names, and whose rights are looked at; `None` if the kernel does that.
+    user: Option<Arc<Cred>>,
 }
 
 impl core::fmt::Debug for Fs {
@@ -113,6 +116,21 @@ impl Fs {
         about: &str,
         tell: impl Fn(&str) + Send + Sync + 'static,
     ) -> dolmen_dfs::Result<Self> {
+        Self::with_user(dfs, options, about, None, tell)
+    }
+
+    /// The same, on behalf of a user whose rights are looked at, if there is one.
+    pub(crate) fn with_user(
+        dfs: Dfs,
+        options: Options,
+        about: &str,
+        user: Option<Cred>,
+        tell: impl Fn(&str) + Send + Sync + 'static,
+    ) -> dolmen_dfs::Result<Self> {
+        let dfs = match &user {
+            Some(cred) => dfs.as_user(cred.clone()),
+            None => dfs,
+        };
         let root = dfs.obj();
         let ino = root.stat()?.ino;
         let table = Table::new(Node { view: 0, what: What::Obj(root) }, ino);
@@ -128,6 +146,7 @@ impl Fs {
             noted: Mutex::default(),
             tell: Box::new(tell),
             about: about.as_bytes().to_vec(),
+            user: user.map(Arc::new),
         })
     }
 
@@ -259,6 +278,9 @@ impl Fs {
     /// The directory `number`, as `caller` adds to it.
     fn dir_of(&self, number: u64, caller: Caller, umask: u32) -> Done<Dir> {
         let dir = self.dir(number)?;
+        if let Some(user) = &self.user {
+            return Ok(dir.as_user(&Arc::new(Cred { umask, ..Cred::clone(user) })));
+        }
         // Root needs no groups, and the kernel knows those of all others: they are asked for only where they decide.
         let groups = if caller.uid == 0 { Vec::new() } else { dolmen_env::groups_of(caller.pid) };
         let cred = Cred { uid: caller.uid, gid: caller.gid, groups, umask };
@@ -268,6 +290,30 @@ impl Fs {
     fn dir(&self, number: u64) -> Done<Dir> {
         let obj = self.obj(number)?;
         self.done(obj.as_dir())
+    }
+
+    /// Who asks: of a user whose rights are looked at, no request says who he is.
+    fn caller_of(&self, request: &Request<'_>) -> Caller {
+        let named = request.caller;
+        self.user.as_ref().map_or(named, |user| Caller { uid: user.uid, gid: user.gid, ..named })
+    }
+
+    /// Whether he is a user whose rights are looked at, and not root: what he changes loses the rights of its owner.
+    fn strips_always(&self) -> bool {
+        self.user.as_ref().is_some_and(|user| user.uid != 0)
+    }
+
+    /// What was made on somebody's behalf, as it is used from then on.
+    fn kept(&self, made: &Obj) -> Obj {
+        match &self.user {
+            Some(user) => made.as_user(user),
+            None => made.unchecked(),
+        }
+    }
+
+    /// How many files and directories are open.
+    pub(crate) fn open_count(&self) -> usize {
+        self.handles.len()
     }
 
     /// Gives back what the kernel has not heard of.
@@ -294,10 +340,10 @@ impl Fs {
 
     /// Does what is asked.
     pub(crate) fn serve(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
-        let (node, caller) = (request.node, request.caller);
+        let (node, caller) = (request.node, self.caller_of(request));
         match &request.op {
             Op::Init { major, minor, readahead_bytes, flags } => {
-                let answer = init::answer(*major, *minor, *readahead_bytes, *flags, self.keeps_locks());
+                let answer = init::answer(*major, *minor, *readahead_bytes, *flags, init::Keeps::of(self.keeps_locks()));
                 let answer = answer.ok_or(errno::EPROTO)?;
                 self.has_epoch.store(notify::has_names(*major, *minor), Ordering::Relaxed);
                 reply.out.bytes(&answer);
@@ -368,7 +414,8 @@ impl Fs {
             Op::LSeek { handle, offset, whence } => self.lseek(*handle, *offset, *whence, reply),
             Op::OpenDir => self.opendir(node, reply),
             Op::ReadDir { handle, offset, room_bytes, with_attrs } => {
-                self.readdir(*handle, *offset, *room_bytes as usize, *with_attrs, reply)
+                let room_bytes = (*room_bytes).min(DATA_BYTES_MAX) as usize;
+                self.readdir(*handle, *offset, room_bytes, *with_attrs, reply)
             }
             // Names are stored when the operation that makes them returns.
             Op::FSyncDir => Ok(()),

@@ -82,7 +82,7 @@ impl Fs {
         let dir = self.dir_of(dir, caller, umask)?;
         self.refuse_reserved(&dir, name)?;
         let (obj, stat) = self.done(dir.make(name, new, mode & PERMISSIONS))?;
-        self.found(0, obj.unchecked(), (&stat, &Leased::default()), reply);
+        self.found(0, self.kept(&obj), (&stat, &Leased::default()), reply);
         Ok(())
     }
 
@@ -116,7 +116,7 @@ impl Fs {
 
     /// Tells the kernel of a new file that is open.
     fn made_open(&self, file: File, stat: &Stat, flags: u32, reply: &mut Reply) {
-        let number = self.found(0, file.unchecked(), (stat, &Leased::default()), reply);
+        let number = self.found(0, self.kept(&file), (stat, &Leased::default()), reply);
         let as_what = self.open_as(flags, OpenAs::Fresh);
         let open = self.open_file(file, (number, 0), (flags, as_what));
         let handle = self.opened(Open::File(Arc::new(open)), reply);

@@ -89,7 +89,7 @@ impl Fs {
             }
         };
         drop(views);
-        let obj = dfs.obj();
+        let obj = self.kept(&dfs.obj());
         let stat = self.done(obj.stat())?;
         self.found(view, obj, (&stat, &Leased::default()), reply);
         Ok(())

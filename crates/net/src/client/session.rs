@@ -11,8 +11,8 @@ use core::time::Duration;
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{
-    FEATURE_LEASES, FEATURE_PARTS, FEATURE_QUOTA, HELLO_BYTES, Hello, PoolSlot, Refusal, SystemVerb, VERSION,
-    VERSION_MIN, WELCOME_BYTES, Welcome,
+    FEATURE_FILES, FEATURE_LEASES, FEATURE_PARTS, FEATURE_QUOTA, HELLO_BYTES, Hello, PoolSlot, Refusal,
+    SystemVerb, VERSION, VERSION_MIN, WELCOME_BYTES, Welcome,
 };
 use dolmen_codec::{Answer, Ask, Way, give_way, now};
 use dolmen_env::{Address, Clock, Moved, RealClock, SharedMemory, Socket};
@@ -237,6 +237,11 @@ impl Session {
     /// Whether reads may be asked for leases, and what has changed is pushed.
     pub(super) fn has_leases(&self) -> bool {
         self.welcome.features & FEATURE_LEASES != 0
+    }
+
+    /// Whether files of containers can be used by way of the engine.
+    pub(super) fn has_files(&self) -> bool {
+        self.welcome.features & FEATURE_FILES != 0
     }
 
     /// What holds for its frames.

@@ -4,6 +4,7 @@
 //! when it is opened, and looked at with each request.
 
 use super::OpenedPool;
+use super::files::Files;
 use super::holders::{Away, Holders};
 use super::kept::{User, word_of};
 use super::leases::{Leases, Place};
@@ -36,6 +37,7 @@ pub(super) struct Attached {
     /// Who has said by this connection what he has open.
     opens: BTreeSet<Uuid>,
     pub(super) leases: Arc<Leases>,
+    files: Option<Arc<dyn Files>>,
     /// What leases know the connection by, once it has asked for one.
     pub(super) lease_key: Option<u64>,
     /// Who has it, as the engine knows him.
@@ -93,6 +95,7 @@ impl Attached {
             holders,
             locks,
             leases,
+            files,
         } = opened;
         let key = holders.enter(uid, user.clone());
         let (seen, conts) = (holders.taken(), BTreeMap::new());
@@ -108,6 +111,7 @@ impl Attached {
             locks,
             opens: BTreeSet::new(),
             leases,
+            files,
             lease_key: None,
             uid,
             key,
@@ -195,6 +199,11 @@ impl Attached {
         Ok(told)
     }
 
+    /// Files of the pool's containers, and what they know the connection by.
+    pub(super) fn files(&self) -> Option<(Arc<dyn Files>, u64)> {
+        self.files.clone().map(|files| (files, self.key))
+    }
+
     /// What leases know the connection by, which is at this place.
     pub(super) fn lease_key(&mut self, place: impl FnOnce() -> Place) -> u64 {
         *self.lease_key.get_or_insert_with(|| self.leases.enter(self.uid, place()))
@@ -278,6 +287,9 @@ impl Attached {
         }
         for holder in self.opens {
             self.locks.leave(self.uid, holder, RealClock.monotonic_ns());
+        }
+        if let Some(files) = &self.files {
+            files.leave(self.key);
         }
         for (cont, count) in self.holders.leave(self.key) {
             shared.jobs.release(Arc::clone(&self.transport), cont, count);
@@ -368,6 +380,7 @@ mod tests {
                 holders: Arc::default(),
                 locks: Arc::new(Locks::new(false, 0, Box::new(|| true))),
                 leases: Arc::new(Leases::new(HashKey([0; 16]), false, 0, Vec::new(), Box::new(|| true))),
+                files: None,
             },
         );
         let asked = |no| Ask::Pool(PoolVerb::SnapList(ContNo(no)));

@@ -4,6 +4,7 @@
 //! not listened to meanwhile; whoever comes over a Unix socket is who the kernel says, and over a network, where certificates
 //! are asked for, whom his names; what is held is given back once.
 
+mod files;
 mod leases;
 mod parts;
 
@@ -464,6 +465,9 @@ impl Conn {
         }
         if let PoolVerb::Leases(_, given) = &verb {
             return self.take_given(shared, &under_way, given);
+        }
+        if let PoolVerb::Files(cont, ask) = verb {
+            return self.take_files(shared, under_way, (cont, ask));
         }
         if attached.is_part() && version == Version::One && matches!(verb, PoolVerb::ContOpen(..)) {
             // In that version parts open none, and nobody needs to have one open there.

@@ -141,7 +141,7 @@ impl Mailbox {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn put(&self, done: Done) {
+    pub(super) fn put(&self, done: Done) {
         self.post.put(Mail::Done(done));
     }
 }

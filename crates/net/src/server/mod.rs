@@ -7,6 +7,7 @@ mod attached;
 mod bufs;
 mod conn;
 mod door;
+mod files;
 mod holders;
 mod jobs;
 mod kept;
@@ -27,6 +28,7 @@ use dolmen_codec::wire::{SystemReply, SystemVerb, Version, Welcome};
 use dolmen_env::{Listener, Peer, spawn};
 use dolmen_types::{Error, Head};
 use door::{Door, Grave};
+pub use files::{Files, FilesAsked, FilesUser, Then};
 pub use holders::Holders;
 use jobs::{Jobs, Mailbox};
 pub use kept::User;
@@ -111,6 +113,8 @@ pub struct OpenedPool {
     pub locks: Arc<Locks>,
     /// Leases on what was read of it; the same for all connections.
     pub leases: Arc<Leases>,
+    /// Files of its containers; `None` where the pool's service is not.
+    pub files: Option<Arc<dyn Files>>,
 }
 
 /// Limits of a server.

@@ -154,7 +154,13 @@ pub(super) fn on_cont(who: &Principal, props: &Props) -> u64 {
         Some(PropValue::Bytes(bytes)) if !bytes.is_empty() => list(bytes),
         _ => Acl::of_new_container(),
     };
-    acl.allows(&user(who), text(PropId::CO_OWNER), text(PropId::CO_OWNER_GROUP))
+    acl.allows(&user(who), text(PropId::CO_OWNER), text(PropId::CO_OWNER_GROUP)) | of_files(props)
+}
+
+/// What everybody may do with a container of these properties, whatever its list says.
+fn of_files(props: &Props) -> u64 {
+    let is_open = matches!(props.get(&PropId::CO_FILES), Some(PropValue::Number(1)));
+    if is_open { perm::FILES } else { 0 }
 }
 
 /// What a user may do with a pool of these properties: what its list says, and if there is none, that of a new pool. To read a pool and to get its
@@ -191,7 +197,7 @@ impl Rights {
     /// What the caller may do with a container of these properties.
     pub(super) fn on_cont(&self, props: &Props) -> u64 {
         match self {
-            Self::All => perm::ALL,
+            Self::All => perm::ALL | of_files(props),
             Self::Listed { who, .. } => on_cont(who, props),
         }
     }
@@ -298,8 +304,10 @@ pub(super) fn found(transport: &dyn Transport, head: Head, name: &ContName) -> R
 
 fn trim_cont(who: &Principal, cont: &mut ContHandle) {
     let perms = on_cont(who, &cont.props);
-    if perms == 0 {
-        (cont.hash_key, cont.props) = (HashKey([0; 16]), Props::new());
+    if perms & perm::ALL == 0 {
+        cont.hash_key = HashKey([0; 16]);
+        let is_told = |id| perms != 0 && [PropId::CO_FILES, PropId::CO_EVICTIONS].contains(&id);
+        cont.props.retain(|id, _| is_told(*id));
     } else if perms & perm::GET_ACL == 0 {
         cont.props.remove(&PropId::CO_ACL);
     }

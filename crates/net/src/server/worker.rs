@@ -530,6 +530,11 @@ impl Shared {
         Err(Box::new(self.under_way.remove(key).expect("inserted above")))
     }
 
+    /// A request that threads of others answer: what it is called, and where its answer goes.
+    pub(super) fn leave_to_others(&mut self, under_way: UnderWay) -> (u64, Arc<Mailbox>) {
+        (token_of(self.under_way.insert(under_way)), Arc::clone(&self.mailbox))
+    }
+
     /// The pool as this thread uses it; opened for the first connection that does.
     ///
     /// # Errors

@@ -129,6 +129,7 @@ impl System for Serving {
             holders: Arc::default(),
             locks: Arc::new(Locks::new(false, 0, Box::new(|| true))),
             leases: Arc::new(Leases::new(HashKey([7; 16]), false, 0, Vec::new(), Box::new(|| true))),
+            files: None,
         };
         let reply = SystemReply::Connected(Box::new(pool_connection()));
         Ok(Attachment { reply, pool: Some(pool), is_last: false })

@@ -135,6 +135,12 @@ impl Link {
         self.look(|state| state.session.as_ref().is_some_and(lacks)).unwrap_or(false)
     }
 
+    /// Whether the engine answers questions for files ([`FEATURE_FILES`](dolmen_codec::wire::FEATURE_FILES)).
+    #[must_use]
+    pub fn has_files(&self) -> bool {
+        self.look(|state| state.session.as_ref().is_some_and(Session::has_files)).unwrap_or(false)
+    }
+
     /// All of this is done with.
     pub fn handled(&self, pushes: &Pushes) {
         self.look(|state| {

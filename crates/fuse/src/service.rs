@@ -1,0 +1,72 @@
+//! What answers the kernel's requests: a file system of this process, or the way to one elsewhere.
+
+use crate::abi::op::LockOp;
+use crate::abi::request::Request;
+use crate::fs::{Done, Fs, Reply};
+
+/// Answers requests; any number of threads may ask at once.
+pub(crate) trait Serves: Send + Sync + 'static {
+    /// As many requests can be answered at once.
+    fn threads(&self) -> usize;
+
+    /// Tells whoever runs this what the kernel has no words for, once.
+    fn note(&self, text: &str);
+
+    /// Whether it keeps locks.
+    fn keeps_locks(&self) -> bool;
+
+    /// Whether it has locks that are to be renewed now and then.
+    fn has_locks(&self) -> bool;
+
+    /// Renews them.
+    fn renew_locks(&self);
+
+    /// Does what is asked; `bytes` is the request as it came.
+    fn serve(&self, bytes: &[u8], request: &Request<'_>, reply: &mut Reply) -> Done;
+
+    /// Gives back what the kernel has not heard of.
+    fn take_back(&self, reply: &mut Reply);
+
+    /// Frees what was locked for somebody who has gone meanwhile.
+    fn unlock(&self, op: &LockOp);
+
+    /// A write was answered; whether what the kernel has of the file is to be dropped.
+    fn end_write(&self, number: u64) -> bool;
+}
+
+impl Serves for Fs {
+    fn threads(&self) -> usize {
+        self.options().threads
+    }
+
+    fn note(&self, text: &str) {
+        Self::note(self, text);
+    }
+
+    fn keeps_locks(&self) -> bool {
+        Self::keeps_locks(self)
+    }
+
+    fn has_locks(&self) -> bool {
+        Self::has_locks(self)
+    }
+
+    fn renew_locks(&self) {
+        Self::renew_locks(self);
+    }
+    fn serve(&self, _bytes: &[u8], request: &Request<'_>, reply: &mut Reply) -> Done {
+        Self::serve(self, request, reply)
+    }
+
+    fn take_back(&self, reply: &mut Reply) {
+        Self::take_back(self, reply);
+    }
+
+    fn unlock(&self, op: &LockOp) {
+        Self::unlock(self, op);
+    }
+
+    fn end_write(&self, number: u64) -> bool {
+        Self::end_write(self, number)
+    }
+}
