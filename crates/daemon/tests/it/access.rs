@@ -19,10 +19,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
 /// A user whom the machine has no name for, and his group.
-const UID: u32 = 4_200_042;
+pub(crate) const UID: u32 = 4_200_042;
 const GID: u32 = 4_200_043;
 /// A group that he is in beside that.
-const OTHER_GID: u32 = 4_200_044;
+pub(crate) const OTHER_GID: u32 = 4_200_044;
 
 const VERIFY: PropId = PropId(4102);
 
@@ -36,7 +36,7 @@ fn list(entries: &[&str]) -> Acl {
 
 /// Somebody else's connection: over the socket by a thread that is him, which only root can have; else over the network,
 /// where he says so. And who he says that he is: over the socket, root.
-fn stranger(served: &Served) -> (Link, Credentials) {
+pub(crate) fn stranger(served: &Served) -> (Link, Credentials) {
     let is_root = user_id() == 0;
     if !is_root {
         return (served.link(Way::Tcp), Credentials { uid: UID, gid: GID, project: 0 });
@@ -54,7 +54,7 @@ fn stranger(served: &Served) -> (Link, Credentials) {
     (link, Credentials { uid: 0, gid: 0, project: 0 })
 }
 
-fn connect(link: &Link, cred: Credentials, access: PoolAccess) -> Result<Pool> {
+pub(crate) fn connect(link: &Link, cred: Credentials, access: PoolAccess) -> Result<Pool> {
     let head = Head { cred, ..Head::default() };
     let remote = Remote::open(link, &head, PoolName::Label(label(POOL)), access)?;
     Pool::connect(Arc::new(remote), cred)
@@ -65,7 +65,7 @@ fn connected(served: &Served) -> Result<Pool> {
     connect(&link, cred, PoolAccess::ReadWrite)
 }
 
-fn allow(pool: &Pool, entries: &[&str]) {
+pub(crate) fn allow(pool: &Pool, entries: &[&str]) {
     pool.set_props(&Props::from([(PropId::PO_ACL, PropValue::Bytes(list(entries).encode()))])).unwrap();
 }
 

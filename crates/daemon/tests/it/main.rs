@@ -14,6 +14,7 @@ mod child;
 mod common;
 mod crowds;
 mod evictions;
+mod files;
 #[expect(unsafe_code, reason = "what a forked child may do is tested in one")]
 mod forks;
 mod given_back;

@@ -14,6 +14,10 @@ pub(crate) const ABOUT: &[u8] = b"user.dolmen.mount";
 /// The kernel asks for it before each write; files here have no rights of their own to lose.
 const CAPABILITY: &[u8] = b"security.capability";
 
+/// Names of attributes that are root's to see and to change, and to change.
+const TRUSTED: &[u8] = b"trusted.";
+const SECURITY: &[u8] = b"security.";
+
 /// Attributes as the kernel has them.
 pub(super) fn attrs_of(view: View, stat: &Stat) -> Attrs {
     /// The preferred size of reads and writes; larger ones are not faster.
@@ -98,7 +102,17 @@ impl Fs {
             return Err(number::ENODATA);
         }
         refuse_system(name)?;
-        let value = self.done(self.obj(node).map_err(|_snapshots| number::ENODATA)?.xattr(name))?;
+        let mut obj = self.obj(node).map_err(|_snapshots| number::ENODATA)?;
+        if self.strips_always() {
+            if name.starts_with(TRUSTED) {
+                return Err(number::ENODATA);
+            }
+            if name.starts_with(SECURITY) {
+                // Everybody may know them.
+                obj = obj.unchecked();
+            }
+        }
+        let value = self.done(obj.xattr(name))?;
         tell_sized(&value, room_bytes, reply)
     }
 
@@ -108,8 +122,8 @@ impl Fs {
             What::Snapshots => Vec::new(),
         };
         let mut list = Vec::new();
-        for name in names {
-            list.extend_from_slice(&name);
+        for name in names.iter().filter(|name| !self.strips_always() || !name.starts_with(TRUSTED)) {
+            list.extend_from_slice(name);
             list.push(0);
         }
         tell_sized(&list, room_bytes, reply)
@@ -126,12 +140,20 @@ impl Fs {
             return Err(errno::EOPNOTSUPP);
         }
         refuse_system(name)?;
+        self.refuse_roots(name)?;
         self.done(self.obj(node)?.set_xattr(name, value, cond))
     }
 
     pub(super) fn removexattr(&self, node: u64, name: &[u8]) -> Done {
         refuse_system(name)?;
+        self.refuse_roots(name)?;
         self.done(self.obj(node)?.remove_xattr(name))
+    }
+
+    /// Those that only root changes; where the kernel has not looked at that.
+    fn refuse_roots(&self, name: &[u8]) -> Done {
+        let is_roots = name.starts_with(TRUSTED) || name.starts_with(SECURITY);
+        if is_roots && self.strips_always() { Err(number::EPERM) } else { Ok(()) }
     }
 }
 

@@ -11,6 +11,7 @@ mod bad_input;
 mod caching;
 mod databases;
 mod files;
+mod guests;
 mod leases;
 mod listing;
 mod locks;

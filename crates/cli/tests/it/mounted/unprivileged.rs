@@ -13,10 +13,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 /// Who mounts: `fusermount3` asks for the name of its user.
-const USER: &str = "nobody";
+pub(super) const USER: &str = "nobody";
 /// Somebody else.
-const OTHER: &str = "4711";
-const ROOT: &str = "0";
+pub(super) const OTHER: &str = "4711";
+pub(super) const ROOT: &str = "0";
 
 /// What the first process does: the place is at `/mnt/place`, and the device is everybody's.
 const VIEW: &str = "
@@ -31,7 +31,7 @@ mount --bind \"$0/fuse.conf\" /etc/fuse.conf
 sleep 600
 ";
 
-struct View {
+pub(super) struct View {
     // In the order in which they go.
     _first: Running,
     inside: u32,
@@ -40,7 +40,7 @@ struct View {
 
 impl View {
     /// A view with a pool of the user's, and a container in it; `None` where no such view can be made.
-    fn new(name: &str, fuse_conf: &str) -> Option<Self> {
+    pub(super) fn new(name: &str, fuse_conf: &str) -> Option<Self> {
         if !can_be_others() || !has("fusermount3") || !can_mount(name) {
             return None;
         }
@@ -104,13 +104,13 @@ impl View {
     }
 
     /// Runs a line of the shell as a user; its exit code and what it has said.
-    fn sh(&self, user: &str, line: &str) -> (i32, String) {
+    pub(super) fn sh(&self, user: &str, line: &str) -> (i32, String) {
         let ran = self.ran(user, line);
         (ran.code(), ran.stdout() + &ran.stderr())
     }
 
     /// What must fail with `code`; the one line.
-    fn fails(&self, user: &str, code: i32, line: &str) -> String {
+    pub(super) fn fails(&self, user: &str, code: i32, line: &str) -> String {
         let (found, said) = self.sh(user, line);
         assert_eq!((found, said.lines().count()), (code, 1), "{line}: {said}");
         said
@@ -119,7 +119,7 @@ impl View {
 
 const MOUNT: &str = "./dolmen mount sys/p c mnt --log log";
 /// Who serves may still be counted as a user of the mount for a moment, as what was forked beside this is.
-const UNMOUNT: &str = "for n in $(seq 100); do ./dolmen unmount mnt 2>said && exit 0 || [ $? = 5 ] || break; sleep 0.1; done; cat said; exit 1";
+pub(super) const UNMOUNT: &str = "for n in $(seq 100); do ./dolmen unmount mnt 2>said && exit 0 || [ $? = 5 ] || break; sleep 0.1; done; cat said; exit 1";
 
 #[test]
 fn a_user_mounts_what_is_his_and_takes_it_away() {

@@ -1,0 +1,135 @@
+//! Mounts of those who may not reach a container's objects: the engine looks at what they may do.
+
+use super::unprivileged::{OTHER, ROOT, UNMOUNT, USER, View};
+use core::fmt::Write as _;
+
+/// How the pool of somebody else is reached by its daemon.
+const POOL: &str = "unix:theirs/dolmen.sock/q";
+
+const MOUNT: &str = "./dolmen mount unix:theirs/dolmen.sock/q c mnt --files --log log";
+
+/// A view in which [`OTHER`] has a pool of his own, and a daemon that lets in everybody of the machine.
+struct Guests {
+    view: View,
+}
+
+impl Guests {
+    fn new(name: &str) -> Option<Self> {
+        let guests = Self { view: View::new(name, "")? };
+        let pool = "./dolmen pool create theirs/q --targets 1 --log-segment 1M --bulk-segment 1M";
+        guests.ok(OTHER, &format!("mkdir theirs; {pool} || {pool} --volatile"));
+        guests.ok(OTHER, "./dolmen cont create theirs/q c");
+        guests.serve();
+        let system = "unix:theirs/dolmen.sock";
+        guests.ok(OTHER, &format!("./dolmen dmg -G {system} pool update-acl q --entry A::EVERYONE@:r"));
+        Some(guests)
+    }
+
+    fn serve(&self) {
+        self.ok(OTHER, "./dolmen serve theirs --socket-mode 0666 --detach");
+    }
+
+    fn ok(&self, user: &str, line: &str) -> String {
+        let (code, said) = self.view.sh(user, &format!("export XDG_DATA_HOME=/mnt/place/of-{user}; {line}"));
+        assert_eq!(code, 0, "{line}: {said}");
+        said
+    }
+
+    /// Lets in everybody, and has files of several users there.
+    fn fill(&self) {
+        self.ok(OTHER, &format!("./dolmen cont set-prop {POOL} c files:everyone"));
+        self.ok(ROOT, &format!("mkdir r; ./dolmen mount {POOL} c r --log rlog"));
+        self.ok(
+            ROOT,
+            "cd r; mkdir own; echo secret > own/f; chmod 700 own; echo all > all; echo no > no; chmod 600 no; \
+             mkdir tmp; chmod 1777 tmp; echo roots > tmp/roots; mkdir group; chgrp 65534 group; chmod 2775 group",
+        );
+    }
+}
+
+#[test]
+fn who_may_not_reach_objects_uses_files_as_their_modes_allow() {
+    let Some(guests) = Guests::new("guests") else { return };
+    let view = &guests.view;
+    let line = view.fails(USER, 8, MOUNT);
+    assert!(line.contains("no permission"), "{line}");
+    guests.fill();
+    for raw in ["fs ls unix:theirs/dolmen.sock/q c /", "fs cat unix:theirs/dolmen.sock/q c /all"] {
+        view.fails(USER, 8, &format!("./dolmen {raw}"));
+    }
+    let line = view.fails(USER, 8, "./dolmen mount unix:theirs/dolmen.sock/q c mnt --log log");
+    assert!(line.contains("mount it with --files"), "{line}");
+    let line = view.fails(USER, 2, &format!("{MOUNT} --cache data"));
+    assert!(line.contains("leave out --cache data"), "{line}");
+    guests.ok(USER, MOUNT);
+    for (line, may) in [
+        ("cat mnt/all && ls -l mnt mnt/tmp mnt/group", true),
+        ("echo x >> mnt/all", false),
+        ("cat mnt/no", false),
+        ("ls mnt/own", false),
+        ("cat mnt/own/f", false),
+        ("echo x > mnt/new", false),
+        ("echo mine > mnt/tmp/f && cat mnt/tmp/f && echo more >> mnt/tmp/f", true),
+        ("rm -f mnt/tmp/roots", false),
+        ("mv mnt/tmp/roots mnt/tmp/mine", false),
+        ("chown 0 mnt/tmp/f", false),
+        ("chgrp 0 mnt/tmp/f", false),
+        ("chgrp 65534 mnt/tmp/f && chmod 4750 mnt/tmp/f", true),
+        ("mkdir mnt/group/d && touch mnt/group/d/f && ln mnt/group/d/f mnt/group/g", true),
+        ("ln -s f mnt/tmp/l && mkfifo mnt/tmp/p && mv mnt/tmp/l mnt/tmp/m && rm mnt/tmp/m mnt/tmp/p", true),
+        ("head -c 3000000 /dev/urandom > mnt/tmp/b && cp mnt/tmp/b mnt/tmp/c && cmp mnt/tmp/b mnt/tmp/c", true),
+        ("truncate -s 5 mnt/tmp/c && [ $(stat -c %s mnt/tmp/c) = 5 ] && rm mnt/tmp/c", true),
+        ("flock mnt/tmp/f true", true),
+    ] {
+        let (code, said) = view.sh(USER, line);
+        assert_eq!(code == 0, may, "{line}: {said}");
+    }
+    let owners = view.sh(USER, "stat -c %u:%g:%a mnt/tmp/f mnt/group/d mnt/group/d/f").1;
+    assert_eq!(owners, "65534:65534:4750\n65534:65534:2755\n65534:65534:644\n");
+    // The other mount sees it, and what it does is seen.
+    guests.ok(ROOT, "[ \"$(cat r/tmp/f)\" = \"$(printf 'mine\\nmore')\" ] && echo changed > r/all && chmod 600 r/all");
+    assert_ne!(view.sh(USER, "for n in $(seq 50); do cat mnt/all || exit 1; sleep 0.1; done").0, 0);
+    // Several writers append beside each other.
+    let append = |dir: &str| {
+        let mut line = String::new();
+        write!(line, "for n in $(seq 100); do echo {dir} >> {dir}/tmp/log; done").unwrap();
+        line
+    };
+    guests.ok(USER, "touch mnt/tmp/log; chmod 666 mnt/tmp/log");
+    let both = format!("({}) & ({}); wait", append("r"), append("r"));
+    dolmen_env::scope(|threads| {
+        let other = threads.spawn(|| guests.ok(USER, &append("mnt")));
+        guests.ok(ROOT, &both);
+        other.join().unwrap();
+    });
+    assert_eq!(view.sh(USER, "sort mnt/tmp/log | uniq -c | tr -s ' '").1, " 100 mnt\n 200 r\n");
+    assert_eq!(view.sh(USER, UNMOUNT).0, 0);
+    assert_eq!(view.sh(ROOT, &UNMOUNT.replace("mnt", "r")).0, 0);
+    guests.ok(OTHER, "./dolmen stop theirs");
+    assert!(guests.ok(OTHER, "./dolmen check theirs/q").contains("clean"));
+}
+
+#[test]
+fn a_mount_by_way_of_an_engine_goes_on_with_the_next_one() {
+    let Some(guests) = Guests::new("guests-restart") else { return };
+    let view = &guests.view;
+    guests.fill();
+    guests.ok(USER, MOUNT);
+    guests.ok(USER, "mkdir -p mnt/tmp/a/b; echo stone > mnt/tmp/a/b/f; echo lost > mnt/tmp/a/lost");
+    // One has a file open, and waits; the other is a directory's, half listed.
+    guests.ok(
+        USER,
+        "mkfifo go; (exec 5< mnt/tmp/a/b/f 6>> mnt/tmp/a/b/f 7< mnt/tmp/a/lost; : > open; cat go; cat <&5; echo more >&6; \
+         cat <&7) > told 2>&1 &",
+    );
+    guests.ok(USER, "for n in $(seq 100); do [ -e open ] && exit 0; sleep 0.1; done; exit 1");
+    guests.ok(OTHER, "kill -9 $(pgrep -f 'dolmen serve theirs'); for n in $(seq 100); do pgrep -f 'dolmen serve theirs' || exit 0; sleep 0.1; done; exit 1");
+    guests.serve();
+    // What it was called is another file now.
+    guests.ok(ROOT, "rm r/tmp/a/lost; echo other > r/tmp/a/lost");
+    guests.ok(USER, "mkdir mnt/tmp/a/d && mv mnt/tmp/a/d mnt/tmp/a/e && ls mnt/tmp/a | tr '\\n' ' '");
+    guests.ok(USER, "timeout 20 sh -c 'echo > go'; for n in $(seq 100); do grep -q -i stale told && exit 0; sleep 0.1; done; cat told; exit 1");
+    let told = view.sh(USER, "cat told mnt/tmp/a/b/f").1;
+    assert!(told.contains("stone\n") && told.ends_with("stone\nmore\n"), "{told}");
+    assert_eq!(view.sh(USER, UNMOUNT).0, 0);
+}
