@@ -119,11 +119,11 @@ fn a_mount_by_way_of_an_engine_goes_on_with_the_next_one() {
     // One has a file open, and waits; the other is a directory's, half listed.
     guests.ok(
         USER,
-        "mkfifo go; (exec 5< mnt/tmp/a/b/f 6>> mnt/tmp/a/b/f 7< mnt/tmp/a/lost; : > open; cat go; cat <&5; echo more >&6; \
-         cat <&7) > told 2>&1 &",
+        "mkfifo go; setsid sh -c 'exec 5< mnt/tmp/a/b/f 6>> mnt/tmp/a/b/f 7< mnt/tmp/a/lost; : > open; cat go; cat <&5; \
+         echo more >&6; cat <&7' > told 2>&1 &",
     );
     guests.ok(USER, "for n in $(seq 100); do [ -e open ] && exit 0; sleep 0.1; done; exit 1");
-    guests.ok(OTHER, "kill -9 $(pgrep -f 'dolmen serve theirs'); for n in $(seq 100); do pgrep -f 'dolmen serve theirs' || exit 0; sleep 0.1; done; exit 1");
+    guests.ok(OTHER, "kill -9 $(pgrep -f 'dolmen [s]erve theirs'); for n in $(seq 100); do pgrep -f 'dolmen [s]erve theirs' || exit 0; sleep 0.1; done; exit 1");
     guests.serve();
     // What it was called is another file now.
     guests.ok(ROOT, "rm r/tmp/a/lost; echo other > r/tmp/a/lost");
