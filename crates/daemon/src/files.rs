@@ -147,7 +147,8 @@ impl Inner {
             return Err(Error::Busy);
         }
         let no = self.next.fetch_add(1, Ordering::Relaxed);
-        let queue = Arc::new(Queue { files: OnceLock::new(), waiting: Mutex::default(), come: Condvar::new() });
+        let queue =
+            Arc::new(Queue { files: OnceLock::new(), waiting: Mutex::default(), come: Condvar::new() });
         let session = Session { pool, key, cont, uid, queue: Arc::clone(&queue) };
         all.sessions.insert(no, session);
         Ok((no, queue))
@@ -201,7 +202,8 @@ impl Inner {
         let link = reach::system(core::slice::from_ref(address), &options).map_err(unreachable)?;
         let remote = reach::pool(&link, &head, PoolName::Uuid(pool), PoolAccess::ReadWrite)?;
         let pool = Pool::connect_with(Arc::new(remote), Options::like(&head)?)?;
-        let found = pool.containers()?.into_iter().find(|found| found.no == cont).ok_or(Error::NoContainer)?;
+        let found =
+            pool.containers()?.into_iter().find(|found| found.no == cont).ok_or(Error::NoContainer)?;
         let container = pool.open_container_for(&ContName::Uuid(found.uuid), OpenFor::Change)?;
         let FilesUser { uid, gid, groups } = user;
         let options = MountOptions {
@@ -237,7 +239,8 @@ impl Files for PoolFiles {
                 Err(error) => then(Err(error)),
             },
             FilesAsk::Ask { session, request } => {
-                let found = self.inner.all().sessions.get(&session).filter(is_his).map(|it| Arc::clone(&it.queue));
+                let found =
+                    self.inner.all().sessions.get(&session).filter(is_his).map(|it| Arc::clone(&it.queue));
                 match found {
                     Some(queue) => queue.put(request, then),
                     None => then(Err(Error::NotFound)),

@@ -46,7 +46,8 @@ impl Hosted {
     /// Answers one request, as the kernel would be answered; with nothing what has no answer.
     #[must_use]
     pub fn ask(&self, bytes: &[u8]) -> Vec<u8> {
-        let parsed = if bytes.len() > REQUEST_BYTES_MAX { Err(Refused::Unreadable) } else { Request::parse(bytes) };
+        let parsed =
+            if bytes.len() > REQUEST_BYTES_MAX { Err(Refused::Unreadable) } else { Request::parse(bytes) };
         let request = match parsed {
             Ok(request) => request,
             Err(Refused::Unreadable) => return head(0, number::EINVAL, 0).to_vec(),

@@ -63,8 +63,10 @@ fn relay(args: &Mount, caching: Caching, cont: &Container) -> Outcome<Relay> {
     begun.map_err(|error| match error {
         dolmen_types::Error::NoPermission => {
             let why = "the container's files are for those who may reach its objects alone";
-            Failure::new(Exit::Refused, why)
-                .hint(format!("its owner lets in others with `dolmen cont set-prop POOL {} files:everyone`", args.cont.cont))
+            Failure::new(Exit::Refused, why).hint(format!(
+                "its owner lets in others with `dolmen cont set-prop POOL {} files:everyone`",
+                args.cont.cont
+            ))
         }
         dolmen_types::Error::Busy => {
             Failure::new(Exit::InUse, "this user has as many such mounts as one may, or all have")

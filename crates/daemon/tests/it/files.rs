@@ -119,7 +119,8 @@ impl Guest {
     }
 
     fn write(&self, node: u64, handle: u64, data: &[u8]) -> Told {
-        let head = [longs(&[handle, 0]), words(&[data.len() as u32, 0]), longs(&[0]), words(&[2, 0])].concat();
+        let head =
+            [longs(&[handle, 0]), words(&[data.len() as u32, 0]), longs(&[0]), words(&[2, 0])].concat();
         self.ask(16, node, &[&head[..], data].concat())
     }
 
@@ -228,7 +229,8 @@ fn who_may_use_files_reaches_no_objects() {
     assert!(guest.lookup(ROOT, "all").is_ok());
     // Who only says who he is.
     lets_in(&shared.cont, true);
-    let believed = connect(&shared.served.link(Way::Tcp), crate::common::CRED, PoolAccess::ReadWrite).unwrap();
+    let believed =
+        connect(&shared.served.link(Way::Tcp), crate::common::CRED, PoolAccess::ReadWrite).unwrap();
     let cont = believed.open_container(&name()).unwrap();
     assert_eq!(Guest::of(cont).map(drop).unwrap_err(), Error::NoPermission);
 }

@@ -279,7 +279,8 @@ impl Fs {
     fn dir_of(&self, number: u64, caller: Caller, umask: u32) -> Done<Dir> {
         let dir = self.dir(number)?;
         if let Some(user) = &self.user {
-            return Ok(dir.as_user(&Arc::new(Cred { umask, ..Cred::clone(user) })));
+            let Caller { uid, gid, .. } = caller;
+            return Ok(dir.as_user(&Arc::new(Cred { uid, gid, groups: user.groups.clone(), umask })));
         }
         // Root needs no groups, and the kernel knows those of all others: they are asked for only where they decide.
         let groups = if caller.uid == 0 { Vec::new() } else { dolmen_env::groups_of(caller.pid) };
@@ -343,7 +344,13 @@ impl Fs {
         let (node, caller) = (request.node, self.caller_of(request));
         match &request.op {
             Op::Init { major, minor, readahead_bytes, flags } => {
-                let answer = init::answer(*major, *minor, *readahead_bytes, *flags, init::Keeps::of(self.keeps_locks()));
+                let answer = init::answer(
+                    *major,
+                    *minor,
+                    *readahead_bytes,
+                    *flags,
+                    init::Keeps::of(self.keeps_locks()),
+                );
                 let answer = answer.ok_or(errno::EPROTO)?;
                 self.has_epoch.store(notify::has_names(*major, *minor), Ordering::Relaxed);
                 reply.out.bytes(&answer);

@@ -1,10 +1,10 @@
 //! What the kernel knows of files that an engine has, by its own numbers and by those of a session; and the requests and replies
 //! in which these are.
 
+use crate::abi::ROOT;
 use crate::abi::op::LockOp;
 use crate::abi::reply::ENTRY_BYTES;
 use crate::abi::request::HEAD_BYTES;
-use crate::abi::ROOT;
 use crate::options::Timeouts;
 use core::time::Duration;
 use hashbrown::HashMap;

@@ -289,7 +289,9 @@ impl Relay {
         }
         let mut sent = bytes.to_vec();
         let put = |sent: &mut Vec<u8>, at: usize, number: u64| {
-            sent.get_mut(at..at + 8).into_iter().for_each(|place| place.copy_from_slice(&number.to_le_bytes()));
+            sent.get_mut(at..at + 8)
+                .into_iter()
+                .for_each(|place| place.copy_from_slice(&number.to_le_bytes()));
         };
         put(&mut sent, 16, self.node_in(session, request.node)?);
         match &request.op {
@@ -393,7 +395,9 @@ impl Relay {
         let Ok(node) = self.node_in(of, node) else { return Ok(()) };
         let mut sent = bytes.to_vec();
         for (at, number) in [(16, node), (HEAD_BYTES, there)] {
-            sent.get_mut(at..at + 8).into_iter().for_each(|place| place.copy_from_slice(&number.to_le_bytes()));
+            sent.get_mut(at..at + 8)
+                .into_iter()
+                .for_each(|place| place.copy_from_slice(&number.to_le_bytes()));
         }
         // Ignored: with the session it is closed as well.
         let _closed = self.ask_in(of, sent);

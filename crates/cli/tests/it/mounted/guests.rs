@@ -77,7 +77,10 @@ fn who_may_not_reach_objects_uses_files_as_their_modes_allow() {
         ("chgrp 65534 mnt/tmp/f && chmod 4750 mnt/tmp/f", true),
         ("mkdir mnt/group/d && touch mnt/group/d/f && ln mnt/group/d/f mnt/group/g", true),
         ("ln -s f mnt/tmp/l && mkfifo mnt/tmp/p && mv mnt/tmp/l mnt/tmp/m && rm mnt/tmp/m mnt/tmp/p", true),
-        ("head -c 3000000 /dev/urandom > mnt/tmp/b && cp mnt/tmp/b mnt/tmp/c && cmp mnt/tmp/b mnt/tmp/c", true),
+        (
+            "head -c 3000000 /dev/urandom > mnt/tmp/b && cp mnt/tmp/b mnt/tmp/c && cmp mnt/tmp/b mnt/tmp/c",
+            true,
+        ),
         ("truncate -s 5 mnt/tmp/c && [ $(stat -c %s mnt/tmp/c) = 5 ] && rm mnt/tmp/c", true),
         ("flock mnt/tmp/f true", true),
     ] {
@@ -87,7 +90,10 @@ fn who_may_not_reach_objects_uses_files_as_their_modes_allow() {
     let owners = view.sh(USER, "stat -c %u:%g:%a mnt/tmp/f mnt/group/d mnt/group/d/f").1;
     assert_eq!(owners, "65534:65534:4750\n65534:65534:2755\n65534:65534:644\n");
     // The other mount sees it, and what it does is seen.
-    guests.ok(ROOT, "[ \"$(cat r/tmp/f)\" = \"$(printf 'mine\\nmore')\" ] && echo changed > r/all && chmod 600 r/all");
+    guests.ok(
+        ROOT,
+        "[ \"$(cat r/tmp/f)\" = \"$(printf 'mine\\nmore')\" ] && echo changed > r/all && chmod 600 r/all",
+    );
     assert_ne!(view.sh(USER, "for n in $(seq 50); do cat mnt/all || exit 1; sleep 0.1; done").0, 0);
     // Several writers append beside each other.
     let append = |dir: &str| {

@@ -248,7 +248,8 @@ fn files_ask() -> impl Strategy<Value = FilesAsk> {
     prop_oneof![
         Just(FilesAsk::Begin),
         any::<u64>().prop_map(FilesAsk::End),
-        (any::<u64>(), vec(any::<u8>(), 0..99)).prop_map(|(session, request)| FilesAsk::Ask { session, request }),
+        (any::<u64>(), vec(any::<u8>(), 0..99))
+            .prop_map(|(session, request)| FilesAsk::Ask { session, request }),
     ]
 }
 
