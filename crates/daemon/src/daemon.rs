@@ -109,8 +109,8 @@ impl Daemon {
         let told = Arc::clone(&note);
         let kept = Kept::of(&dir, move |text| told(text));
         let leased = Leased::new(&dir, HashKey(secrets.next_u128()?.to_le_bytes()));
-        let first =
-            u64::from_le_bytes(secrets.next_u128()?.to_le_bytes()[..8].try_into().expect("of 16 bytes"));
+        // Half of the numbers there are, away from their end.
+        let first = u64::try_from(secrets.next_u128()? >> 65).unwrap_or(1);
         let files = Sessions::new(&addresses, first, Arc::clone(&note));
         let shared = Arc::new(Shared {
             pools: Pools::new(&dir, settings.open_options(), peers, (kept, leased)),

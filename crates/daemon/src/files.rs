@@ -18,7 +18,7 @@ use dolmen_net::client::{CertsFrom, LinkOptions, reach};
 use dolmen_net::server::{Files, FilesAsked, FilesUser, Then};
 use dolmen_types::{ContNo, Credentials, Error, Head, Result, Uuid};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Sessions of one user, and of all. Each has a connection and up to four threads.
 const USER_MAX: usize = 8;
@@ -74,7 +74,9 @@ struct Session {
 
 /// What its threads do.
 struct Queue {
-    files: OnceLock<Opened>,
+    /// Guards: what is open, until the last thread closes it: no thread that serves connections may, as that asks the daemon. Taken
+    /// last.
+    files: Mutex<Option<Arc<Opened>>>,
     /// Guards: what waits; taken after the sessions.
     waiting: Mutex<Waiting>,
     come: Condvar,
@@ -107,8 +109,7 @@ impl Sessions {
     /// None yet. `first` is a random number.
     pub(crate) fn new(addresses: &[Address], first: u64, note: Note) -> Self {
         let address = addresses.iter().find(|address| matches!(address, Address::Unix(_))).cloned();
-        // Away from the end, so that they do not come back to where they began.
-        let next = AtomicU64::new(first >> 1 | 1);
+        let next = AtomicU64::new(first | 1);
         Self { inner: Arc::new(Inner { address, note, next, all: Mutex::default() }) }
     }
 
@@ -148,7 +149,7 @@ impl Inner {
         }
         let no = self.next.fetch_add(1, Ordering::Relaxed);
         let queue =
-            Arc::new(Queue { files: OnceLock::new(), waiting: Mutex::default(), come: Condvar::new() });
+            Arc::new(Queue { files: Mutex::default(), waiting: Mutex::default(), come: Condvar::new() });
         let session = Session { pool, key, cont, uid, queue: Arc::clone(&queue) };
         all.sessions.insert(no, session);
         Ok((no, queue))
@@ -171,7 +172,7 @@ impl Inner {
             let Some(then) = then else { return };
             match inner.open(pool, cont, user) {
                 Ok(opened) => {
-                    drop(mine.files.set(opened));
+                    *mine.files() = Some(Arc::new(opened));
                     then(Ok(FilesReply::Begun(no)));
                 }
                 Err(error) => {
@@ -272,6 +273,15 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn files(&self) -> MutexGuard<'_, Option<Arc<Opened>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is open, for a thread of the session.
+    fn opened(&self) -> Option<Arc<Opened>> {
+        self.files().clone()
+    }
+
     /// Puts a question behind the others.
     fn put(self: &Arc<Self>, request: Vec<u8>, then: Then) {
         let mut waiting = self.waiting();
@@ -315,10 +325,12 @@ impl Queue {
     /// One thread: until the session ends. The last one closes what is open.
     fn run(&self) {
         while let Some((request, then)) = self.next() {
-            let told = match self.files.get() {
+            let opened = self.opened();
+            let told = match &opened {
                 Some(opened) => Ok(FilesReply::Told(opened.hosted.ask(&request))),
                 None => Err(Error::NotFound),
             };
+            drop(opened);
             then(told);
             self.renew();
         }
@@ -329,9 +341,11 @@ impl Queue {
         }
         drop(waiting);
         // Whoever looks whether all is closed sees this thread until it is.
-        if let Some(opened) = self.files.get() {
+        let opened = self.files().take();
+        if let Some(opened) = &opened {
             opened.hosted.end();
         }
+        drop(opened);
         let ended = {
             let mut waiting = self.waiting();
             waiting.threads = 0;
@@ -351,7 +365,7 @@ impl Queue {
             }
             waiting.idle += 1;
             let is_watching = waiting.idle == 1;
-            waiting = if is_watching && self.files.get().is_some_and(|opened| opened.hosted.has_locks()) {
+            waiting = if is_watching && self.opened().is_some_and(|opened| opened.hosted.has_locks()) {
                 let rest = Duration::from_nanos(RENEW_NS);
                 let (waiting, rested) =
                     self.come.wait_timeout(waiting, rest).unwrap_or_else(PoisonError::into_inner);
@@ -371,7 +385,7 @@ impl Queue {
 
     /// Says now and then that its locks are still wanted.
     fn renew(&self) {
-        let Some(opened) = self.files.get().filter(|opened| opened.hosted.has_locks()) else { return };
+        let Some(opened) = self.opened().filter(|opened| opened.hosted.has_locks()) else { return };
         let now_ns = RealClock.monotonic_ns();
         let mut waiting = self.waiting();
         if now_ns.saturating_sub(waiting.renewed_ns) < RENEW_NS {
