@@ -33,7 +33,7 @@ fn names_of_the_layout_are_those_that_limits_know() {
     for akey in [layout::AKEY_LINKS, layout::AKEY_ATIME, layout::AKEY_RDEV, layout::AKEY_HOLDER] {
         assert!(RECORD_PREFIXES.iter().any(|prefix| akey.starts_with(prefix)));
     }
-    assert!(RECORD_BYTES_MAX > 88);
+    const { assert!(RECORD_BYTES_MAX > 88) };
 }
 
 #[test]
