@@ -95,7 +95,7 @@ fn a_property_that_is_refused_is_told_the_one_reason() {
         assert_eq!(reasons.iter().filter(|reason| why.contains(**reason)).count(), 1, "{why}");
         fixed += 1;
     }
-    assert_eq!((set, fixed), (9, 18), "{props}");
+    assert_eq!((set, fixed), (10, 18), "{props}");
     let line = place.fails(2, &["cont", "set-prop", "p", "c", "durability=process"]);
     let why = "durability cannot be set after the container was made; give it to `dolmen cont create`";
     assert_eq!(line, format!("dolmen: cannot set durability=process of container c: {why}\n"));
