@@ -9,10 +9,10 @@ use crate::abi::request::{Op, Refused, Request};
 use crate::abi::{LATER, REQUEST_BYTES_MAX};
 use crate::fs::{Fs, Reply};
 use crate::options::{Caching, Options};
+use crate::service::guarded;
 use core::time::Duration;
 use dolmen_dfs::{Cred, Dfs, errno as number};
 use dolmen_types::Uuid;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Files and directories that may be remembered for the other side. One takes half a KiB or so.
 const NODES_MAX: usize = 1 << 17;
@@ -55,11 +55,7 @@ impl Hosted {
             Err(Refused::NameTooLong { unique }) => return head(unique, number::ENAMETOOLONG, 0).to_vec(),
         };
         let mut reply = Reply::default();
-        let served = catch_unwind(AssertUnwindSafe(|| self.serve(&request, &mut reply)));
-        let done = served.unwrap_or_else(|_panic| {
-            self.fs.note("a request ended in a panic, which is a bug of this program");
-            Err(number::EIO)
-        });
+        let done = guarded(|text| self.fs.note(text), || self.serve(&request, &mut reply));
         if done.is_err() {
             self.fs.take_back(&mut reply);
         }

@@ -22,6 +22,7 @@ mod abi;
 mod fs;
 mod handles;
 mod hosted;
+mod notes;
 mod options;
 mod relay;
 mod service;

@@ -3,6 +3,8 @@
 use crate::abi::op::LockOp;
 use crate::abi::request::Request;
 use crate::fs::{Done, Fs, Reply};
+use dolmen_dfs::errno as number;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Answers requests; any number of threads may ask at once.
 pub(crate) trait Serves: Send + Sync + 'static {
@@ -34,6 +36,14 @@ pub(crate) trait Serves: Send + Sync + 'static {
     fn end_write(&self, number: u64) -> bool;
 }
 
+/// What `serve` answers; a panic in it is told, and an error for whoever asked.
+pub(crate) fn guarded(note: impl Fn(&str), serve: impl FnOnce() -> Done) -> Done {
+    catch_unwind(AssertUnwindSafe(serve)).unwrap_or_else(|_panic| {
+        note("a request ended in a panic, which is a bug of this program");
+        Err(number::EIO)
+    })
+}
+
 impl Serves for Fs {
     fn threads(&self) -> usize {
         self.options().threads
@@ -54,6 +64,7 @@ impl Serves for Fs {
     fn renew_locks(&self) {
         Self::renew_locks(self);
     }
+
     fn serve(&self, _bytes: &[u8], request: &Request<'_>, reply: &mut Reply) -> Done {
         Self::serve(self, request, reply)
     }

@@ -10,9 +10,9 @@ use crate::abi::op::code;
 use crate::abi::op::{LockHow, LockOp};
 use crate::abi::reply::head;
 use crate::abi::request::{HEAD_BYTES, Op, Refused, Request};
-use crate::abi::{REQUEST_BYTES_MAX, errno, notify};
+use crate::abi::{REQUEST_BYTES_MAX, errno, long, notify, word};
 use crate::fs::{Fs, Reply};
-use crate::service::Serves;
+use crate::service::{Serves, guarded};
 use core::time::Duration;
 use dolmen_dfs::lock::{LockKind, RENEW_NS};
 use dolmen_dfs::{Lease, errno as number};
@@ -21,7 +21,6 @@ use dolmen_types::Oid;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -294,7 +293,7 @@ impl<S: Serves> Session<S> {
     fn begin(&self, requests: &mut Requests, bytes: &[u8]) {
         let Some(unique) = unique_of(bytes) else { return };
         let is_change = op_code(bytes).is_none_or(is_change);
-        let pid = bytes.get(32..36).and_then(|pid| pid.try_into().ok()).map_or(0, u32::from_le_bytes);
+        let pid = word(bytes, 32).unwrap_or(0);
         let since_ns = RealClock.monotonic_ns();
         let running = Running { since_ns, pid, is_change, is_interrupted: false, is_answered: false };
         requests.running.insert(unique, running);
@@ -317,11 +316,8 @@ impl<S: Serves> Session<S> {
                 return self.answer_lock(bytes, unique, &op, reply);
             }
             Ok(request) => {
-                let served = catch_unwind(AssertUnwindSafe(|| self.fs.serve(bytes, &request, reply)));
-                let answered = served.unwrap_or_else(|_panic| {
-                    self.fs.note("a request ended in a panic, which is a bug of this program");
-                    Err(number::EIO)
-                });
+                let note = |text: &str| self.fs.note(text);
+                let answered = guarded(note, || self.fs.serve(bytes, &request, reply));
                 if !request.op.is_answered() {
                     self.is_awaited(request.unique);
                     return;
@@ -368,10 +364,7 @@ impl<S: Serves> Session<S> {
     fn serve_lock(&self, bytes: &[u8], reply: &mut Reply) -> Result<(), i32> {
         reply.clear();
         let Ok(request) = Request::parse(bytes) else { return Err(number::EINVAL) };
-        catch_unwind(AssertUnwindSafe(|| self.fs.serve(bytes, &request, reply))).unwrap_or_else(|_panic| {
-            self.fs.note("a request ended in a panic, which is a bug of this program");
-            Err(number::EIO)
-        })
+        guarded(|text| self.fs.note(text), || self.fs.serve(bytes, &request, reply))
     }
 
     /// Asks again for those who wait for locks, and says to the engine that the mount is there.
@@ -519,12 +512,12 @@ impl<S: Serves> Session<S> {
 }
 
 fn op_code(bytes: &[u8]) -> Option<u32> {
-    bytes.get(4..8)?.try_into().ok().map(u32::from_le_bytes)
+    word(bytes, 4)
 }
 
 fn unique_of(bytes: &[u8]) -> Option<u64> {
     (bytes.len() >= HEAD_BYTES).then_some(())?;
-    bytes.get(8..16)?.try_into().ok().map(u64::from_le_bytes)
+    long(bytes, 8)
 }
 
 /// Whether somebody who hears of an interrupt, and does it again, has done it twice.

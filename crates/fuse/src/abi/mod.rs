@@ -32,3 +32,13 @@ pub(crate) mod errno {
     pub(crate) const ERANGE: i32 = 34;
     pub(crate) const EPROTO: i32 = 71;
 }
+
+/// The number of four bytes there, if there are so many.
+pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
+}
+
+/// The number of eight bytes there.
+pub(crate) fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes)
+}

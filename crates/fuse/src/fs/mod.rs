@@ -14,6 +14,7 @@ use crate::abi::reply::Out;
 use crate::abi::request::{Caller, Op, Request};
 use crate::abi::{DATA_BYTES_MAX, errno, init, notify};
 use crate::handles::{Handles, Open};
+use crate::notes::Notes;
 use crate::options::{Options, Timeouts};
 use crate::table::{Node, Table, View, What};
 use crate::told::{Dropped, Told};
@@ -25,10 +26,7 @@ use dolmen_env::{Clock, RealClock};
 use dolmen_types::Oid;
 use snapshots::Snapshots;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Kinds of failures that are told once each; more are not told.
-const TOLD_MAX: usize = 1000;
+use std::sync::Arc;
 
 /// The result of one operation: what it found is in the reply, or the system's number, positive.
 pub(crate) type Done<T = ()> = Result<T, i32>;
@@ -89,9 +87,7 @@ pub struct Fs {
     has_epoch: AtomicBool,
     /// Where several mounts share locks.
     locks: Option<Locks>,
-    /// Guards: what was told already; taken alone.
-    noted: Mutex<BTreeSet<String>>,
-    tell: Box<dyn Fn(&str) + Send + Sync>,
+    notes: Notes,
     /// What an attribute of the root says of who serves it.
     about: Vec<u8>,
     /// On whose behalf all is done whoever a request names, and whose rights are looked at; `None` if the kernel does that.
@@ -143,8 +139,7 @@ impl Fs {
             handles: Handles::default(),
             told: Told::default(),
             has_epoch: AtomicBool::new(false),
-            noted: Mutex::default(),
-            tell: Box::new(tell),
+            notes: Notes::new(tell),
             about: about.as_bytes().to_vec(),
             user: user.map(Arc::new),
         })
@@ -172,12 +167,7 @@ impl Fs {
 
     /// Tells something once.
     pub(crate) fn note(&self, text: &str) {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = noted.len() < TOLD_MAX && noted.insert(text.to_owned());
-        drop(noted);
-        if is_new {
-            (self.tell)(text);
-        }
+        self.notes.once(text);
     }
 
     /// The system's number for an error; what it has no word for is told.

@@ -1,14 +1,17 @@
 //! What the kernel knows of files that an engine has, by its own numbers and by those of a session; and the requests and replies
 //! in which these are.
 
-use crate::abi::ROOT;
 use crate::abi::op::LockOp;
 use crate::abi::reply::ENTRY_BYTES;
 use crate::abi::request::HEAD_BYTES;
+use crate::abi::{ROOT, long, word};
 use crate::options::Timeouts;
 use core::time::Duration;
 use hashbrown::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Where a request has the node's number.
+pub(super) const NODE_AT: usize = 16;
 
 /// Where an entry has the inode's number and its mode.
 const INO_AT: usize = 40;
@@ -82,10 +85,7 @@ impl Known {
         let name = name.map(|(dir, name)| (dir, Box::from(name)));
         let known = tables.by_ino.get(&found.ino).copied();
         let known = known.filter(|node| tables.nodes.get(node).is_some_and(|node| node.kind == found.kind));
-        let number = known.unwrap_or_else(|| {
-            tables.last = tables.last.max(ROOT) + 1;
-            tables.last
-        });
+        let number = known.unwrap_or_else(|| tables.next_number());
         let node = tables.nodes.entry(number).or_insert_with(|| Node {
             name: None,
             ino: found.ino,
@@ -172,9 +172,9 @@ impl Known {
 
     pub(super) fn open(&self, opened: Opened) -> u64 {
         let tables = &mut *self.tables();
-        tables.last = tables.last.max(ROOT) + 1;
-        tables.opens.insert(tables.last, opened);
-        tables.last
+        let number = tables.next_number();
+        tables.opens.insert(number, opened);
+        number
     }
 
     pub(super) fn opened(&self, handle: u64) -> Option<Opened> {
@@ -198,6 +198,11 @@ impl Known {
 }
 
 impl Tables {
+    fn next_number(&mut self) -> u64 {
+        self.last = self.last.max(ROOT) + 1;
+        self.last
+    }
+
     fn set_name(&mut self, number: u64, name: (u64, Box<[u8]>)) {
         self.take_name(Clone::clone(&name));
         let Some(node) = self.nodes.get_mut(&number) else { return };
@@ -221,12 +226,11 @@ impl Tables {
     }
 }
 
-pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
-}
-
-pub(super) fn long(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes)
+/// Puts a number where a request has one; a request that is too short for it has none.
+pub(super) fn put(request: &mut [u8], at: usize, number: u64) {
+    if let Some(place) = request.get_mut(at..at + 8) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
 }
 
 /// What an entry says.

@@ -11,8 +11,9 @@ mod known;
 
 use crate::abi::op::{LockHow, LockOp, Op, code};
 use crate::abi::request::{HEAD_BYTES, Request};
-use crate::abi::{LATER, ROOT, errno, init};
+use crate::abi::{LATER, ROOT, errno, init, long, reply, word};
 use crate::fs::{ABOUT, Done, Reply, tell_sized};
+use crate::notes::Notes;
 use crate::options::{Options, Timeouts};
 use crate::service::Serves;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,8 +23,7 @@ use dolmen_dfs::lock::LockKind;
 use dolmen_dfs::{Error, errno as number};
 use dolmen_env::{Clock, RealClock};
 use dolmen_types::Error as Failure;
-use known::{Known, Lookup, Opened};
-use std::collections::BTreeSet;
+use known::{Known, Lookup, NODE_AT, Opened};
 use std::sync::{Mutex, PoisonError};
 
 /// Sessions that a request is tried in: an engine that is started again and again does not keep it for ever.
@@ -39,16 +39,12 @@ const WISHES_MAX: u32 = 40;
 /// Directories above each other that are looked up anew.
 const DEPTH_MAX: usize = 4096;
 
-/// What is told once.
-const TOLD_MAX: usize = 1000;
-
 type Ask = dyn Fn(FilesAsk) -> dolmen_types::Result<FilesReply> + Send + Sync;
-type Tell = dyn Fn(&str) + Send + Sync;
 
 /// Files that an engine has.
 pub struct Relay {
     ask: Box<Ask>,
-    tell: Box<Tell>,
+    notes: Notes,
     options: Options,
     about: Vec<u8>,
     known: Known,
@@ -58,8 +54,6 @@ pub struct Relay {
     answered_ns: AtomicU64,
     /// Somebody has got a lock in this session.
     has_locked: AtomicBool,
-    /// Guards: what was told already; taken alone.
-    noted: Mutex<BTreeSet<String>>,
 }
 
 impl core::fmt::Debug for Relay {
@@ -93,14 +87,13 @@ impl Relay {
         };
         Ok(Self {
             ask: Box::new(ask),
-            tell: Box::new(tell),
+            notes: Notes::new(tell),
             options,
             about: about.as_bytes().to_vec(),
             known: Known::default(),
             session: Mutex::new(Some(session)),
             answered_ns: AtomicU64::new(RealClock.monotonic_ns()),
             has_locked: AtomicBool::new(false),
-            noted: Mutex::default(),
         })
     }
 
@@ -147,7 +140,7 @@ impl Relay {
             drop(session);
             if self.has_locked.swap(false, Ordering::Relaxed) {
                 let text = "the engine was started again or lost: locks of processes that use this mount are gone, and they do not know";
-                (self.tell)(text);
+                self.notes.again(text);
             }
         }
     }
@@ -167,7 +160,6 @@ impl Relay {
 
     /// Asks in a session; the reply without its head.
     fn ask_in(&self, session: u64, request: Vec<u8>) -> Result<Vec<u8>, Lost> {
-        const REPLY_HEAD_BYTES: usize = 16;
         match (self.ask)(FilesAsk::Ask { session, request }) {
             Ok(FilesReply::Told(told)) if told.is_empty() => {
                 self.answered();
@@ -175,10 +167,10 @@ impl Relay {
             }
             Ok(FilesReply::Told(mut told)) => {
                 self.answered();
-                let errno = known::word(&told, 4).map(u32::cast_signed).ok_or(Lost::Failed(number::EIO))?;
+                let errno = word(&told, 4).map(u32::cast_signed).ok_or(Lost::Failed(number::EIO))?;
                 match errno.checked_neg() {
-                    Some(0) if told.len() >= REPLY_HEAD_BYTES => {
-                        told.drain(..REPLY_HEAD_BYTES);
+                    Some(0) if told.len() >= reply::HEAD_BYTES as usize => {
+                        told.drain(..reply::HEAD_BYTES as usize);
                         Ok(told)
                     }
                     Some(errno @ 1..4096) => Err(Lost::Failed(errno)),
@@ -234,7 +226,7 @@ impl Relay {
         let node = self.node_in(session, opened.node)?;
         let (code, own) = (opened.code, known::open_again(opened.flags));
         let told = self.ask_in(session, known::request(code, node, &own)).map_err(not_it)?;
-        let there = known::long(&told, 0).ok_or(Lost::Failed(number::EIO))?;
+        let there = long(&told, 0).ok_or(Lost::Failed(number::EIO))?;
         if self.known.opened_again(handle, session, there) {
             return Ok(there);
         }
@@ -288,26 +280,21 @@ impl Relay {
             self.ask_in(session, known::request(code::GETATTR, ROOT, &[0; 16])).map_err(not_it)?;
         }
         let mut sent = bytes.to_vec();
-        let put = |sent: &mut Vec<u8>, at: usize, number: u64| {
-            sent.get_mut(at..at + 8)
-                .into_iter()
-                .for_each(|place| place.copy_from_slice(&number.to_le_bytes()));
-        };
-        put(&mut sent, 16, self.node_in(session, request.node)?);
+        known::put(&mut sent, NODE_AT, self.node_in(session, request.node)?);
         match &request.op {
             Op::Rename { new_dir: other, .. } | Op::Link { old: other, .. } => {
-                put(&mut sent, HEAD_BYTES, self.node_in(session, *other)?);
+                known::put(&mut sent, HEAD_BYTES, self.node_in(session, *other)?);
             }
             // Attributes are the node's.
-            Op::GetAttr { .. } => put(&mut sent, HEAD_BYTES, 0),
+            Op::GetAttr { .. } => known::put(&mut sent, HEAD_BYTES, 0),
             Op::SetAttr(attrs) => {
                 if let Some(handle) = attrs.handle {
-                    put(&mut sent, HEAD_BYTES + 8, self.handle_in(session, handle)?);
+                    known::put(&mut sent, HEAD_BYTES + 8, self.handle_in(session, handle)?);
                 }
             }
             op => {
                 if let Some(handle) = handle_of(op) {
-                    put(&mut sent, HEAD_BYTES, self.handle_in(session, handle)?);
+                    known::put(&mut sent, HEAD_BYTES, self.handle_in(session, handle)?);
                 }
             }
         }
@@ -366,11 +353,11 @@ impl Relay {
             Op::OpenDir => (request.node, code::OPENDIR, 0, 0),
             Op::Create { flags, .. } | Op::TmpFile { flags, .. } => {
                 let node = *reply.looked_up.last().ok_or(number::EIO)?;
-                (node, code::OPEN, *flags, crate::abi::reply::ENTRY_BYTES)
+                (node, code::OPEN, *flags, reply::ENTRY_BYTES)
             }
             _ => return Ok(()),
         };
-        let there = known::long(told, at).ok_or(number::EIO)?;
+        let there = long(told, at).ok_or(number::EIO)?;
         let handle = self.known.open(Opened { node, code, flags, at: Some((session, there)) });
         reply.opened = Some(handle);
         told[at..at + 8].copy_from_slice(&handle.to_le_bytes());
@@ -394,11 +381,8 @@ impl Relay {
         }
         let Ok(node) = self.node_in(of, node) else { return Ok(()) };
         let mut sent = bytes.to_vec();
-        for (at, number) in [(16, node), (HEAD_BYTES, there)] {
-            sent.get_mut(at..at + 8)
-                .into_iter()
-                .for_each(|place| place.copy_from_slice(&number.to_le_bytes()));
-        }
+        known::put(&mut sent, NODE_AT, node);
+        known::put(&mut sent, HEAD_BYTES, there);
         // Ignored: with the session it is closed as well.
         let _closed = self.ask_in(of, sent);
         Ok(())
@@ -425,12 +409,7 @@ impl Serves for Relay {
     }
 
     fn note(&self, text: &str) {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = noted.len() < TOLD_MAX && noted.insert(text.to_owned());
-        drop(noted);
-        if is_new {
-            (self.tell)(text);
-        }
+        self.notes.once(text);
     }
 
     fn keeps_locks(&self) -> bool {

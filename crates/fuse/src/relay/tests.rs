@@ -50,7 +50,7 @@ impl Engine {
 
     fn serve(&mut self, bytes: &[u8]) -> Vec<u8> {
         let request = Request::parse(bytes).unwrap();
-        self.asked.push(known::word(bytes, 4).unwrap());
+        self.asked.push(word(bytes, 4).unwrap());
         let mut out = Out::default();
         let done = self.done(&request, &mut out);
         let own = if done.is_ok() { out.as_slice() } else { &[] };
@@ -127,16 +127,16 @@ impl Relayed {
 
     fn lookup(&self, name: &[u8]) -> u64 {
         let told = self.ask(code::LOOKUP, ROOT, &[name, &[0]].concat()).unwrap();
-        known::long(&told, 0).unwrap()
+        long(&told, 0).unwrap()
     }
 
     fn open(&self, node: u64) -> u64 {
-        known::long(&self.ask(code::OPEN, node, &[0; 8]).unwrap(), 0).unwrap()
+        long(&self.ask(code::OPEN, node, &[0; 8]).unwrap(), 0).unwrap()
     }
 
     fn read(&self, node: u64, handle: u64) -> Result<u64, i32> {
         let own = [&handle.to_le_bytes()[..], &[0; 32]].concat();
-        self.ask(code::READ, node, &own).map(|told| known::long(&told, 0).unwrap())
+        self.ask(code::READ, node, &own).map(|told| long(&told, 0).unwrap())
     }
 }
 
