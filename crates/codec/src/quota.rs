@@ -4,6 +4,7 @@
 //! is the sum over its users; nothing is given back that was not charged.
 
 use crate::verb::{Mutation, NewValue, PunchScope};
+use crate::version::Version;
 use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_types::{Error, KeyKind, TxId};
 use std::collections::BTreeMap;
@@ -71,6 +72,15 @@ pub fn charge_of(dkey: &[u8], akey: &[u8], index: u64, value_bytes: u32) -> Char
     }
     let is_name = akey == INODE_AKEY && index == 0 && dkey != COMPANION_DKEY;
     Charge { bytes: if bytes > RECORD_BYTES_MAX { bytes } else { 0 }, files: u64::from(is_name) }
+}
+
+impl Version<'_> {
+    /// What it counts.
+    #[inline]
+    #[must_use]
+    pub fn charge(&self) -> Charge {
+        charge_of(self.dkey, self.akey, self.recx.index, self.value_bytes)
+    }
 }
 
 /// What a mutation counts, as far as it adds anything.

@@ -67,7 +67,7 @@ pub(crate) fn owner(file: Oid) -> LockOwner {
 }
 
 /// Whether it is something whose opens are known: pipes and devices are opened by the system, which tells nobody.
-fn is_file(oid: Oid) -> bool {
+pub(crate) fn is_file(oid: Oid) -> bool {
     oid.object_type() == Some(ObjectType::ArrayByte)
 }
 

@@ -503,7 +503,7 @@ impl Judge<'_> {
 
     /// Whether somebody has it open, whoever has made the entry. This mount asks as one of the others.
     fn is_open(&mut self, file: Oid) -> Result<bool> {
-        if !self.mount.knows_opens() || file.object_type() != Some(ObjectType::ArrayByte) {
+        if !self.mount.knows_opens() || !opens::is_file(file) {
             return Ok(false);
         }
         let told = self.takes(opens::owner(file), LockRange::whole(LockKind::Write))?;

@@ -9,7 +9,7 @@ use crate::store::resolve;
 use crate::target::Target;
 use crate::tree::key::split_typed;
 use dolmen_codec::log_body::logged_bytes_of;
-use dolmen_codec::quota::{Charges, charge_of};
+use dolmen_codec::quota::Charges;
 use dolmen_codec::verb::{Audit, Finding, Usage};
 use dolmen_codec::version::{ValuePlace, Version};
 use dolmen_types::{ContNo, Epoch, Error, Key, Oid, Place, Recx, crc32c, limits};
@@ -434,7 +434,7 @@ fn count(
         ValuePlace::Log { .. } => usage.small_bytes += value_bytes,
         _ => usage.bulk_bytes += u64::from(crate::bulk::units(value_bytes)) * limits::BULK_UNIT_BYTES,
     }
-    let charge = charge_of(version.dkey, version.akey, version.recx.index, version.value_bytes);
+    let charge = version.charge();
     charges.entry(cont).or_default().add(version.cred, charge);
 }
 

@@ -3,7 +3,7 @@
 
 use crate::numbered::Numbered;
 use dolmen_codec::log_body::logged_bytes_of;
-use dolmen_codec::quota::{Charge, charge_of};
+use dolmen_codec::quota::Charge;
 use dolmen_codec::verb::Usage;
 use dolmen_codec::version::{ValuePlace, Version};
 use dolmen_types::{ContNo, limits};
@@ -34,7 +34,7 @@ impl Drops {
         let usage = self.usage.entry(cont).or_default();
         usage.versions += 1;
         usage.value_bytes += bytes;
-        let charge = charge_of(version.dkey, version.akey, version.recx.index, version.value_bytes);
+        let charge = version.charge();
         if !charge.is_none() {
             let charged = self.charges.entry((cont, version.cred)).or_default();
             *charged = charged.plus(charge);

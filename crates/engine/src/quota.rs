@@ -13,7 +13,7 @@ use crate::target::Target;
 use crate::tx::Prepared;
 use crate::update::offset_place;
 use dolmen_codec::order::HashKey;
-use dolmen_codec::quota::{Account, Charge, Replaced, charge_of};
+use dolmen_codec::quota::{Account, Charge, Replaced};
 use dolmen_codec::version::VersionKind;
 use dolmen_types::{ContNo, Epoch, Error, Oid, Stamp, TxId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,7 +134,7 @@ impl Target {
             return Ok(());
         }
         let version = self.store.version(place)?;
-        let mut charge = charge_of(version.dkey, version.akey, version.recx.index, version.value_bytes);
+        let mut charge = version.charge();
         let newest = self.conts.find(write.cont)?.state.snapshots.last().copied().unwrap_or(Epoch::ZERO);
         if known.2.epoch <= newest {
             charge.bytes = 0;
@@ -188,7 +188,7 @@ impl Target {
         let charge = |offset| {
             let place = EntryPlace::Log(offset_place(prepared.body, offset));
             let version = self.store.version(&place).ok()?;
-            let charge = charge_of(version.dkey, version.akey, version.recx.index, version.value_bytes);
+            let charge = version.charge();
             Some((version.cred, charge))
         };
         prepared.versions.iter().filter_map(|version| charge(version.offset)).collect()

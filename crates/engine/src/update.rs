@@ -13,7 +13,7 @@ use crate::tx::PrepareParts;
 use dolmen_codec::log_body::{WriteHead, encode_cred, logged_bytes};
 use dolmen_codec::log_frame::LogKind;
 use dolmen_codec::manifest::ResultInfo;
-use dolmen_codec::quota::{Charge, charge_of};
+use dolmen_codec::quota::Charge;
 use dolmen_codec::verb::{INTENT_AKEY, Reply};
 use dolmen_codec::version::{ValuePlace, VersionKind};
 use dolmen_env::{Io, IoOp};
@@ -353,7 +353,7 @@ impl Target {
             value_bytes: version.value_bytes,
             raw_len: version.dkey.len() + version.akey.len(),
             cred: version.cred,
-            charge: charge_of(version.dkey, version.akey, version.recx.index, version.value_bytes),
+            charge: version.charge(),
             small_in: match value {
                 ValuePlace::Log { segment, .. } => Some(segment),
                 ValuePlace::None | ValuePlace::Inline | ValuePlace::Bulk { .. } => None,
