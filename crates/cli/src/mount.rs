@@ -10,7 +10,7 @@ use crate::path::shown_outside;
 use crate::place::{self, ContArg, Session as Pool};
 use crate::stop::{Process, deadline_ns};
 use clap::{Args, ValueEnum};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_client::Container;
 use dolmen_dfs::{Dfs, MountOptions};
@@ -220,29 +220,42 @@ fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
     let view = place::view(&cont, args.snapshot.as_deref())?;
     let dfs = mounted(&view, args, &pool.mount_options(is_read_only));
     let dfs = dfs.map_err(|failure| files::hinted(failure, &cont))?;
-    let caching = match args.cache {
-        Cache::Off => Caching::Off,
-        Cache::Metadata => Caching::Metadata,
-        Cache::Data => Caching::Data,
-    };
+    let caching = args.cache.caching();
     let timeout = Duration::from_secs(args.cache_timeout);
     let locks = if pool.local().is_some() { None } else { Some(place::random_uuid()?) };
     let leases = args.snapshot.is_none() && pool.remote().is_some_and(|remote| remote.link().has_leases());
     let options = Options { caching, timeout, leases, locks, threads: usize::from(args.threads) };
     let about = format!("pid {}\n{}\n{}", std::process::id(), source(args), reachable(args, &pool, &view)?);
-    let shown = shown_outside(&args.dir);
-    let fs = Fs::new(dfs, options, &about, move |note| {
-        dolmen_env::say(&format!("dolmen mount: {shown}: {note}"))
-    })?;
+    let fs = Fs::new(dfs, options, &about, teller(args))?;
+    let session = Session::start(device(args, dir, is_read_only)?, fs)?;
+    Ok(Shown { session, cont, pool })
+}
+
+/// The kernel's side of the mount.
+fn device(args: &Mount, dir: &Path, is_read_only: bool) -> Outcome<KernelDevice> {
     let request = MountRequest {
         dir: dir.to_owned(),
         source: source(args),
         read_only: is_read_only,
         allow_other: args.allow_other,
     };
-    let device = KernelDevice::mount(&request).map_err(|error| of_mount(&error, args))?;
-    let session = Session::start(device, fs)?;
-    Ok(Shown { session, cont, pool })
+    KernelDevice::mount(&request).map_err(|error| of_mount(&error, args))
+}
+
+/// What the mount says of itself that the kernel has no words for.
+fn teller(args: &Mount) -> impl Fn(&str) + Send + Sync + 'static {
+    let shown = shown_outside(&args.dir);
+    move |note| dolmen_env::say(&format!("dolmen mount: {shown}: {note}"))
+}
+
+impl Cache {
+    fn caching(self) -> Caching {
+        match self {
+            Self::Off => Caching::Off,
+            Self::Metadata => Caching::Metadata,
+            Self::Data => Caching::Data,
+        }
+    }
 }
 
 /// The files of a container, with all that the kernel asks about.
@@ -337,30 +350,34 @@ fn serve(args: &Mount, as_json: bool) -> Outcome<Answer> {
     // Ignored: then it can have fewer files open at once, and says so.
     let _raised = dolmen_env::raise_descriptor_limit();
     let stop = interrupt::stop();
-    let stopped = || stop.load(Ordering::Relaxed);
-    let json = json!({ "pid": std::process::id() });
     if args.files {
-        let Shown { session, cont, pool } = files::show(args, &dir)?;
+        let shown = files::show(args, &dir)?;
         announce(args, as_json)?;
-        attend((&|| session.is_ended(), &|| session.is_over()), (&dir, &stopped), &mut || Ok(()))?;
-        return files::finish((session, cont, pool), Answer::new("", json));
+        attend(&shown.session, (&dir, stop), || Ok(()))?;
+        files::finish(shown)?;
+    } else {
+        let shown = show(args, &dir)?;
+        announce(args, as_json)?;
+        let mut listeners = shown.pool.remote().map(|remote| Listeners::new(remote, &shown.session));
+        attend(&shown.session, (&dir, stop), || match &mut listeners {
+            Some(listeners) => listeners.look().map_err(Failure::from),
+            None => Ok(()),
+        })?;
+        drop(listeners);
+        finish(shown)?;
     }
-    let Shown { session, cont, pool } = show(args, &dir)?;
-    announce(args, as_json)?;
-    let mut listeners = pool.remote().map(|remote| Listeners::new(remote, &session));
-    let listen = &mut || match &mut listeners {
-        Some(listeners) => listeners.look().map_err(Failure::from),
-        None => Ok(()),
-    };
-    attend((&|| session.is_ended(), &|| session.is_over()), (&dir, &stopped), listen)?;
-    drop(listeners);
-    let Some(fs) = session.finish() else { return Ok(Answer::new("", json)) };
+    Ok(Answer::new("", json!({ "pid": std::process::id() })))
+}
+
+/// Takes down what was shown, when nobody uses it any more.
+fn finish(shown: Shown) -> Outcome<()> {
+    let Shown { session, cont, pool } = shown;
+    let Some(fs) = session.finish() else { return Ok(()) };
     let synced = fs.sync();
     drop(fs);
     drop(cont);
     pool.close()?;
-    synced?;
-    Ok(Answer::new("", json))
+    Ok(synced?)
 }
 
 /// Says that the directory shows the files.
@@ -376,15 +393,15 @@ fn announce(args: &Mount, as_json: bool) -> Outcome<()> {
 }
 
 /// Attends to a mount until it is taken away, and for a while until nothing waits for the store any more.
-fn attend(
-    (is_ended, is_over): (&dyn Fn() -> bool, &dyn Fn() -> bool),
-    (dir, stopped): (&Path, &dyn Fn() -> bool),
-    look: &mut dyn FnMut() -> Outcome<()>,
+fn attend<S>(
+    session: &Session<S>,
+    (dir, stop): (&Path, &AtomicBool),
+    mut look: impl FnMut() -> Outcome<()>,
 ) -> Outcome<()> {
     let mut is_told = false;
-    while !is_ended() {
+    while !session.is_ended() {
         look()?;
-        if stopped() && !is_told {
+        if stop.load(Ordering::Relaxed) && !is_told {
             is_told = true;
             // Whoever uses it goes on; nobody else comes in.
             dolmen_env::unmount(dir, true)?;
@@ -392,7 +409,7 @@ fn attend(
         std::thread::park_timeout(REST);
     }
     let end_ns = deadline_ns(LINGER_SECONDS);
-    while !is_over() && RealClock.monotonic_ns() < end_ns {
+    while !session.is_over() && RealClock.monotonic_ns() < end_ns {
         std::thread::park_timeout(REST);
     }
     Ok(())

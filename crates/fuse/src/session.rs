@@ -124,6 +124,28 @@ enum Turn {
     Read,
 }
 
+impl<S> Session<S> {
+    /// Whether the kernel has let go of the mount, and no thread waits for the store any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_ended() && self.threads().iter().all(JoinHandle::is_finished)
+    }
+
+    /// Whether the kernel has let go of the mount; threads may still wait for the store.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.requests().is_ended
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[expect(private_bounds, reason = "who serves is a matter of this crate")]
 impl<S: Serves> Session<S> {
     /// Begins to serve `fs` to the kernel.
@@ -156,10 +178,6 @@ impl<S: Serves> Session<S> {
         Ok(())
     }
 
-    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The file system, when every thread has ended; `None` if one still waits for the store, or somebody else has the
     /// session.
     #[must_use]
@@ -175,18 +193,6 @@ impl<S: Serves> Session<S> {
             }
         }
         Arc::into_inner(self).map(|session| session.fs)
-    }
-
-    /// Whether the kernel has let go of the mount, and no thread waits for the store any more.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.is_ended() && self.threads().iter().all(JoinHandle::is_finished)
-    }
-
-    /// Whether the kernel has let go of the mount; threads may still wait for the store.
-    #[must_use]
-    pub fn is_ended(&self) -> bool {
-        self.requests().is_ended
     }
 
     /// The file system.
@@ -209,10 +215,6 @@ impl<S: Serves> Session<S> {
                 false
             }
         }
-    }
-
-    fn requests(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn end(&self) {

@@ -1,27 +1,19 @@
 //! Mounts of those who may not reach a container's objects: what the kernel asks is passed on to the engine.
 
-use super::{Cache, Mount, Shown, of_mount, source};
+use super::{Cache, Mount, Shown, device, source, teller};
 use crate::failure::{Doing, Exit, Failure, Outcome};
-use crate::output::Answer;
-use crate::path::shown_outside;
-use crate::place::{self, Session as Pool};
+use crate::place;
 use core::time::Duration;
 use dolmen_client::Container;
-use dolmen_env::{KernelDevice, MountRequest};
-use dolmen_fuse::{Caching, Options, Relay, Session};
+use dolmen_fuse::{Options, Relay, Session};
 use dolmen_types::{PropId, PropValue};
 use std::path::Path;
-use std::sync::Arc;
 
 pub(super) fn show(args: &Mount, dir: &Path) -> Outcome<Shown<Relay>> {
-    let caching = match args.cache {
-        Cache::Off => Caching::Off,
-        Cache::Metadata => Caching::Metadata,
-        Cache::Data => {
-            let why = "contents are not remembered where an engine checks who may read them";
-            return Err(Failure::new(Exit::Usage, why).hint("leave out --cache data, or --files"));
-        }
-    };
+    if args.cache == Cache::Data {
+        let why = "contents are not remembered where an engine checks who may read them";
+        return Err(Failure::new(Exit::Usage, why).hint("leave out --cache data, or --files"));
+    }
     let pool = place::open_to_last(&args.cont.pool, false, Duration::from_secs(args.deadline))?;
     let Some(remote) = pool.remote() else {
         let failure = Failure::new(Exit::Nobody, "no daemon has the pool, and files are used by way of one");
@@ -32,34 +24,21 @@ pub(super) fn show(args: &Mount, dir: &Path) -> Outcome<Shown<Relay>> {
         return Err(failure.hint("restart it with this release"));
     }
     let cont = pool.container(&args.cont.cont)?;
-    let relay = relay(args, caching, &cont)?;
-    let request = MountRequest {
-        dir: dir.to_owned(),
-        source: source(args),
-        read_only: args.read_only,
-        allow_other: args.allow_other,
-    };
-    let device = KernelDevice::mount(&request).map_err(|error| of_mount(&error, args))?;
-    let session = Session::start(device, relay)?;
+    let relay = relay(args, &cont)?;
+    let session = Session::start(device(args, dir, args.read_only)?, relay)?;
     Ok(Shown { session, cont, pool })
 }
 
-fn relay(args: &Mount, caching: Caching, cont: &Container) -> Outcome<Relay> {
+fn relay(args: &Mount, cont: &Container) -> Outcome<Relay> {
     let options = Options {
-        caching,
+        caching: args.cache.caching(),
         timeout: Duration::from_secs(args.cache_timeout),
         threads: usize::from(args.threads),
         ..Options::default()
     };
     let about = format!("pid {}\n{}\n", std::process::id(), source(args));
-    let shown = shown_outside(&args.dir);
     let asked = cont.clone();
-    let begun = Relay::new(
-        move |ask| asked.files(&ask),
-        options,
-        &about,
-        move |note| dolmen_env::say(&format!("dolmen mount: {shown}: {note}")),
-    );
+    let begun = Relay::new(move |ask| asked.files(&ask), options, &about, teller(args));
     begun.map_err(|error| match error {
         dolmen_types::Error::NoPermission => {
             let why = "the container's files are for those who may reach its objects alone";
@@ -87,12 +66,11 @@ pub(super) fn hinted(failure: Failure, cont: &Container) -> Failure {
 }
 
 /// Takes down what was shown, when nobody uses it any more.
-pub(super) fn finish(shown: (Arc<Session<Relay>>, Container, Pool), answer: Answer) -> Outcome<Answer> {
-    let (session, cont, pool) = shown;
-    let Some(relay) = session.finish() else { return Ok(answer) };
+pub(super) fn finish(shown: Shown<Relay>) -> Outcome<()> {
+    let Shown { session, cont, pool } = shown;
+    let Some(relay) = session.finish() else { return Ok(()) };
     relay.end();
     drop(relay);
     drop(cont);
-    pool.close().doing(|| "close the pool".to_owned())?;
-    Ok(answer)
+    pool.close().doing(|| "close the pool".to_owned())
 }
