@@ -25,7 +25,13 @@ impl Accounts {
     /// The account of a container, if it has one.
     #[inline]
     pub(crate) fn find(&self, cont: ContNo) -> Option<Arc<Account>> {
-        if self.any.load(Ordering::Relaxed) { self.look(cont) } else { None }
+        if self.are_there() { self.look(cont) } else { None }
+    }
+
+    /// Whether there are any.
+    #[inline]
+    pub(crate) fn are_there(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
     }
 
     #[cold]

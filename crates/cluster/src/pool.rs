@@ -371,7 +371,9 @@ impl<T: TargetStore> Pool<T> {
         }
         out.append(&mut locked(&queue.waiting).outcomes);
         self.repeat_due(queue, wait, out);
-        self.feed_starved(queue, wait, out);
+        if self.targets.accounts().are_there() {
+            self.feed_starved(queue, wait, out);
+        }
         if !queue.outbox.has_ready() {
             return;
         }
