@@ -103,9 +103,9 @@ const PARTS: [Part; 12] = [
     },
     Part {
         name: "preload",
-        what: "random operations on a file past the kernel and through it, with kills of the daemon",
+        what: "random operations on a file and on names past the kernel and through it, with kills of the daemon",
         test: ("dolmen-preload", "random_"),
-        variables: &[("PRELOAD_STEPS", Some(2000)), ("PRELOAD_SEED", None)],
+        variables: &[("PRELOAD_STEPS", Some(2000)), ("PRELOAD_NAMES", Some(4000)), ("PRELOAD_SEED", None)],
         batch: 1,
     },
     Part {

@@ -6,6 +6,7 @@
 //! - [`open`] is an open file; [`files`] knows which descriptors stand for one. The descriptor itself is one of the file's
 //!   directory that nothing can be read or written through (`O_PATH`).
 //! - [`settle`] gives a file back to the kernel, for good: what needs the kernel's own object does that first.
+//! - [`heard`] remembers what was found of names under leases, and listens for who changes it.
 //! - [`mounts`] finds mounts and connects to their pools; [`calls`] has the functions that programs call.
 //!
 //! What cannot be taken, or fails, is handed on: the mount gives the answer, and the number of the error.
@@ -18,6 +19,7 @@
 mod calls;
 mod files;
 mod guard;
+mod heard;
 mod memory;
 mod mounts;
 mod next;

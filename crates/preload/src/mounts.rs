@@ -3,6 +3,7 @@
 //! Invariants: a mount is known by the number that the kernel never gives to another; what cannot be reached is left to the mount
 //! for good.
 
+use crate::heard::Heard;
 use crate::state::{settings, state};
 use crate::system;
 use core::ffi::{CStr, c_int};
@@ -35,6 +36,9 @@ pub(crate) struct Mounted {
     dfs: Dfs,
     /// The same, where they have.
     listed: Dfs,
+    /// Whether anything may be changed.
+    pub(crate) writes: bool,
+    pub(crate) heard: Arc<Heard>,
     /// Guards: directories by number, and when each was seen without a list by default; taken alone.
     dirs: RwLock<BTreeMap<u64, (Dir, u64)>>,
     /// Guards: numbers of files that the kernel has, or has had, open; taken alone.
@@ -94,6 +98,7 @@ pub(crate) fn abandon() {
     crate::guard::inside((), || {
         crate::settle::all();
         crate::state::turn_off();
+        mounts().stop_listening();
         mounts().forget();
         OWN.get().lock().unwrap_or_else(PoisonError::into_inner).clear();
         HAS_OWN.store(false, Ordering::Relaxed);
@@ -105,6 +110,17 @@ impl Mounts {
     pub(crate) fn has_changed(&self) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.values().any(|known| matches!(&**known, Known::Connected(mounted) if mounted.has_changed()))
+    }
+
+    /// Ends the library's threads, until something is looked for again.
+    pub(crate) fn stop_listening(&self) {
+        let known: Vec<_> =
+            self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for known in known {
+            if let Known::Connected(mounted) = &*known {
+                mounted.heard.stop();
+            }
+        }
     }
 
     /// Leaves all mounts alone, and their connections untouched for ever: nothing of them is closed.
@@ -154,13 +170,15 @@ impl Mounts {
         let low = system::low_numbers();
         let before = descriptors();
         let made = system::is_itself().then(|| reached(said)).flatten();
-        let made = made.map(|(dfs, listed)| {
+        let made = made.map(|(heard, dfs, listed)| {
             let root = root.as_os_str().as_bytes();
             Arc::new(Mounted {
                 id,
                 root: root.strip_suffix(b"/").unwrap_or(root).to_vec(),
                 dfs,
                 listed,
+                writes: said.writes,
+                heard: Arc::new(heard),
                 dirs: RwLock::default(),
                 left: RwLock::default(),
                 has_changed: AtomicBool::new(false),
@@ -197,8 +215,8 @@ fn announced(dir: c_int, path: &CStr) -> Option<Known> {
     Some(Known::Announced { said, root: mount.dir, calls: AtomicU32::new(0) })
 }
 
-/// The files, as this process is let in to them by itself: without and with a say of lists of access.
-fn reached(said: &Announced) -> Option<(Dfs, Dfs)> {
+/// The connection, and the files, as this process is let in to them by itself: without and with a say of lists of access.
+fn reached(said: &Announced) -> Option<(Heard, Dfs, Dfs)> {
     let (uid, gid, _) = system::identity();
     let cred = Credentials { uid, gid, project: 0 };
     let addresses = reach::addresses(&said.system).ok()??;
@@ -209,14 +227,14 @@ fn reached(said: &Announced) -> Option<(Dfs, Dfs)> {
         true => (PoolAccess::ReadWrite, OpenFor::Change),
         false => (PoolAccess::ReadOnly, OpenFor::Any),
     };
-    let remote = reach::pool(&link, &head, PoolName::Uuid(said.pool), access).ok()?;
-    let pool = Pool::connect_with(Arc::new(remote), Options::like(&head).ok()?).ok()?;
+    let remote = Arc::new(reach::pool(&link, &head, PoolName::Uuid(said.pool), access).ok()?);
+    let pool = Pool::connect_with(remote.clone(), Options::like(&head).ok()?).ok()?;
     let cont = pool.open_container_for(&ContName::Uuid(said.cont), wanted).ok()?;
     let keeps = MountOptions { atime: true, exact_blocks: true, ..MountOptions::default() };
     let options =
         MountOptions { read_only: !said.writes, shared: true, tells_opens: true, uid, gid, ..keeps };
     let listed = MountOptions { acls: true, ..options.clone() };
-    Some((Dfs::mount(&cont, &options).ok()?, Dfs::mount(&cont, &listed).ok()?))
+    Some((Heard::new(remote), Dfs::mount(&cont, &options).ok()?, Dfs::mount(&cont, &listed).ok()?))
 }
 
 /// Descriptors of sockets and memory that the process has.
@@ -309,8 +327,9 @@ impl Mounted {
         self.left.read().unwrap_or_else(PoisonError::into_inner).contains(&ino)
     }
 
-    /// Notes that something was changed without the kernel, which may remember something else.
-    pub(crate) fn note_change(&self) {
+    /// Notes that a file was changed without the kernel, which may remember something else.
+    pub(crate) fn note_change(&self, ino: u64) {
+        self.heard.note_change(ino);
         self.has_changed.store(true, Ordering::Relaxed);
     }
 

@@ -32,6 +32,17 @@ pub(crate) struct Open {
     pub(crate) is_settled: RwLock<bool>,
     /// How many descriptors stand for it.
     pub(crate) descriptors: AtomicUsize,
+    /// Goes last: what the file has recorded with its end is a change as well.
+    pub(crate) _ends: Ends,
+}
+
+/// Notes that a file may have changed when it is open no more.
+pub(crate) struct Ends(pub(crate) Arc<Mounted>, pub(crate) u64);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.heard.note_change(self.1);
+    }
 }
 
 /// The system's number for an error.
@@ -131,8 +142,8 @@ impl Open {
                 return Ok(offset);
             }
             self.is_changed.store(true, Ordering::Relaxed);
-            self.mount.note_change();
             let written = if appends { self.file.append(data) } else { self.file.write_at(offset, data) };
+            self.mount.note_change(self.ino);
             written.map_err(|error| number(&error))
         };
         match at {
@@ -222,8 +233,9 @@ impl Open {
         let len = u64::try_from(len).map_err(|_negative| libc::EINVAL)?;
         self.may_write().map_err(|_not_open_for_it| libc::EINVAL)?;
         self.is_changed.store(true, Ordering::Relaxed);
-        self.mount.note_change();
-        self.file.set_len(len).map(|()| 0).map_err(|error| number(&error))
+        let done = self.file.set_len(len).map(|()| 0).map_err(|error| number(&error));
+        self.mount.note_change(self.ino);
+        done
     }
 
     /// Records when it was changed, so that whoever opens it now sees it. The data is stored already.
@@ -231,7 +243,9 @@ impl Open {
         if !self.is_changed.swap(false, Ordering::Relaxed) {
             return Ok(0);
         }
-        match self.file.sync() {
+        let recorded = self.file.sync();
+        self.mount.note_change(self.ino);
+        match recorded {
             // Somebody else has removed or moved it: there is nothing to record any more.
             Ok(()) | Err(Error::Stale | Error::NotFound) => Ok(0),
             Err(error) => Err(number(&error)),

@@ -1,5 +1,6 @@
 //! Where a path leads, as far as its directory: the kernel follows it that far.
 
+use crate::heard;
 use crate::mounts::{Mounted, mounts};
 use crate::state::is_off;
 use crate::system;
@@ -88,6 +89,16 @@ impl Place<'_> {
         !takes_group
             && system::may_add(self.parent.from, self.parent.path())
             && self.mount.is_plain(self.found.stx_ino, &self.dir)
+    }
+
+    /// What is there: as it is known, or as the daemon says.
+    pub(crate) fn look(&self) -> dolmen_dfs::Result<heard::Found> {
+        self.attempt(|dir| self.mount.heard.look(dir, self.found.stx_ino, self.name))
+    }
+
+    /// Notes that this process has made, removed or replaced the name.
+    pub(crate) fn note_name(&self) {
+        self.mount.heard.note_name(self.found.stx_ino, self.name);
     }
 
     /// Does something in the directory, and once more if another has moved that since it was found.

@@ -20,6 +20,7 @@ const NAMES: [&str; 7] = ["open", "stat", "access", "read", "write", "seek", "ot
 static TAKEN: [AtomicU64; 7] = [const { AtomicU64::new(0) }; 7];
 static PASSED: [AtomicU64; 7] = [const { AtomicU64::new(0) }; 7];
 static SETTLED: AtomicU64 = AtomicU64::new(0);
+static KNOWN: AtomicU64 = AtomicU64::new(0);
 
 /// A call that was answered here.
 pub(crate) fn taken(kind: Kind) {
@@ -36,9 +37,14 @@ pub(crate) fn settled() {
     SETTLED.fetch_add(1, Ordering::Relaxed);
 }
 
+/// A name of which was known what is there, so that nobody was asked.
+pub(crate) fn known() {
+    KNOWN.fetch_add(1, Ordering::Relaxed);
+}
+
 /// Begins anew, in a forked child.
 pub(crate) fn clear() {
-    for count in TAKEN.iter().chain(&PASSED).chain([&SETTLED]) {
+    for count in TAKEN.iter().chain(&PASSED).chain([&SETTLED, &KNOWN]) {
         count.store(0, Ordering::Relaxed);
     }
 }
@@ -62,6 +68,11 @@ fn tell() {
         _ = write!(line, " {name} {taken}/{}", taken + passed);
     }
     // Ignored: as above.
-    _ = writeln!(line, " settled {}", SETTLED.load(Ordering::Relaxed));
+    _ = writeln!(
+        line,
+        " settled {} known {}",
+        SETTLED.load(Ordering::Relaxed),
+        KNOWN.load(Ordering::Relaxed)
+    );
     system::tell(&line);
 }

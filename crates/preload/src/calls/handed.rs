@@ -1,7 +1,8 @@
 //! Functions that need the kernel's own file: it is given back first.
 
 use crate::next::next;
-use crate::{guard, memory, settle, state};
+use crate::state::{self, state};
+use crate::{guard, memory, settle};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use libc::{loff_t, mode_t, off_t, size_t, ssize_t, timespec, timeval};
 
@@ -148,6 +149,24 @@ someone_else! {
     setgroups(count: size_t, groups: *const c_uint);
     initgroups(user: *const c_char, group: c_uint);
     chroot(path: *const c_char);
+}
+
+macro_rules! somewhere_else {
+    ($($name:ident($($arg:ident: $of:ty),*);)*) => {
+        $(#[unsafe(no_mangle)]
+        extern "C" fn $name($($arg: $of),*) -> c_int {
+            // The kernel lets some of it be done only where there is no other thread.
+            guard::inside((), || state().mounts.stop_listening());
+            let done = next!($name($($arg: $of),*) -> c_int);
+            if done == 0 {
+                state::turn_off();
+            }
+            done
+        })*
+    };
+}
+
+somewhere_else! {
     unshare(flags: c_int);
     setns(fd: c_int, kind: c_int);
 }

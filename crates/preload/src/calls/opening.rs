@@ -2,7 +2,7 @@
 
 use crate::files::Files;
 use crate::next::next;
-use crate::open::Open;
+use crate::open::{Ends, Open, returned};
 use crate::place::{self, Place};
 use crate::report::{self, Kind};
 use crate::state::state;
@@ -16,14 +16,18 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// Flags of which the kernel makes more than is made here.
 const NOT_TAKEN: c_int = libc::O_PATH | libc::O_DIRECTORY | libc::O_DIRECT | libc::O_ASYNC | libc::O_TMPFILE;
 
-/// Opens a regular file; `None` if the kernel is to do it.
-fn take(from: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> Option<c_int> {
+/// Opens a regular file, or says that nothing is there; `None` if the kernel is to do it.
+fn take(from: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> Option<Result<c_int, i32>> {
     let path = memory::text(path)?;
     let is_taken = flags & NOT_TAKEN == 0 && flags & libc::O_ACCMODE != libc::O_ACCMODE;
     guard::attempt(|| {
         let forking = state().forking.read().unwrap_or_else(PoisonError::into_inner);
         let place = place::of(from, path)?;
-        let fd = if is_taken { taken(&place, flags, mode) } else { None };
+        let fd = match is_taken {
+            true if is_missing(&place, flags) => Some(Err(libc::ENOENT)),
+            true => taken(&place, flags, mode).map(Ok),
+            false => None,
+        };
         drop(forking);
         match fd {
             Some(_) => report::taken(Kind::Open),
@@ -31,6 +35,11 @@ fn take(from: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> Option<
         }
         fd
     })
+}
+
+/// Whether a file that is not to be made is known not to be there.
+fn is_missing(place: &Place<'_>, flags: c_int) -> bool {
+    flags & libc::O_CREAT == 0 && place.mount.heard.is_nothing(place.found.stx_ino, place.name)
 }
 
 fn taken(place: &Place<'_>, flags: c_int, mode: mode_t) -> Option<c_int> {
@@ -56,6 +65,7 @@ fn taken(place: &Place<'_>, flags: c_int, mode: mode_t) -> Option<c_int> {
         is_changed: AtomicBool::new(flags & libc::O_TRUNC != 0),
         is_settled: RwLock::new(false),
         descriptors: AtomicUsize::new(0),
+        _ends: Ends(Arc::clone(&place.mount), stat.ino),
     };
     state().files.insert(fd, Arc::new(open));
     Some(fd)
@@ -94,9 +104,16 @@ fn opened(place: &Place<'_>, flags: c_int, mode: mode_t) -> Option<(File, Stat)>
         }
         made => made,
     };
+    if creates {
+        place.note_name();
+    }
+    if !creates && matches!(opened, Err(Error::NotFound)) {
+        // Ignored: what is found, or not, is to be known the next time.
+        _ = place.look();
+    }
     let opened = opened.ok()?;
     if creates || truncate {
-        place.mount.note_change();
+        place.mount.note_change(opened.1.ino);
     }
     Some(opened)
 }
@@ -181,8 +198,8 @@ macro_rules! openers {
             let dir = [$($from,)? libc::AT_FDCWD][0];
             let mode = [$($mode,)? 0][0];
             before(dir, path);
-            if let Some(fd) = take(dir, path, flags, mode) {
-                return fd;
+            if let Some(done) = take(dir, path, flags, mode) {
+                return returned(done);
             }
             handed_on(next!($name($($from: c_int,)? path: *const c_char, flags: c_int $(, $mode: mode_t)?) -> c_int))
         })*

@@ -1,7 +1,7 @@
 //! stat(2), access(2) and what is like them.
 
 use crate::next::next;
-use crate::open::{number, returned, with};
+use crate::open::{returned, with};
 use crate::place::{self, Place};
 use crate::report::{self, Kind};
 use crate::stat::Found;
@@ -10,8 +10,8 @@ use crate::{guard, memory, settle, system};
 use core::ffi::{c_char, c_int, c_uint};
 use dolmen_dfs::{FileKind, Rights, Stat};
 
-/// Attributes of a regular file; `None` if the kernel is to find them.
-fn take(from: c_int, path: *const c_char) -> Option<Found> {
+/// Attributes of a regular file, or that nothing is there; `None` if the kernel is to find them.
+fn take(from: c_int, path: *const c_char) -> Option<Result<Found, i32>> {
     let path = memory::text(path)?;
     settle::descriptor(from);
     if crate::files::is_any() && super::opening::leads_to_descriptors(path) {
@@ -24,7 +24,7 @@ fn take(from: c_int, path: *const c_char) -> Option<Found> {
             Some(_) => report::taken(Kind::Stat),
             None => report::passed(Kind::Stat),
         }
-        found.map(|stat| Found { stat, dir: place.found })
+        found.map(|found| found.map(|stat| Found { stat, dir: place.found }))
     })
     .or_else(|| {
         guard::inside((), || refresh(from, path));
@@ -32,9 +32,11 @@ fn take(from: c_int, path: *const c_char) -> Option<Found> {
     })
 }
 
-fn attributes(place: &Place<'_>) -> Option<Stat> {
-    let (_, stat) = place.attempt(|dir| dir.lookup(place.name)).ok()?;
-    (stat.kind == FileKind::File).then_some(stat)
+fn attributes(place: &Place<'_>) -> Option<Result<Stat, i32>> {
+    match place.look().ok()? {
+        None => Some(Err(libc::ENOENT)),
+        Some(stat) => (stat.kind == FileKind::File).then_some(Ok(stat)),
+    }
 }
 
 /// The kernel may remember times of a directory in which this process has made something, or what a link leads to.
@@ -50,7 +52,7 @@ macro_rules! of_paths {
         $(#[unsafe(no_mangle)]
         extern "C" fn $name($($before: $of,)? path: *const c_char, to: *mut libc::stat) -> c_int {
             match take(libc::AT_FDCWD, path) {
-                Some(found) => returned(found.put(to)),
+                Some(found) => returned(found.and_then(|found| found.put(to))),
                 None => next!($name($($before: $of,)? path: *const c_char, to: *mut libc::stat) -> c_int),
             }
         })*
@@ -82,7 +84,7 @@ fn take_at(from: c_int, path: *const c_char, flags: c_int) -> Option<Result<Foun
         return with(from, Kind::Stat, |open| open.stat());
     }
     let is_plain = flags & !(AT_HARMLESS | libc::AT_EMPTY_PATH) == 0;
-    if is_plain { take(from, path).map(Ok) } else { None }
+    if is_plain { take(from, path) } else { None }
 }
 
 macro_rules! of_places {
@@ -144,8 +146,8 @@ extern "C" fn statx(
     }
 }
 
-/// Whether a regular file may be used so; `None` if the kernel is to say so, which has to where it is not.
-fn may(from: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Option<c_int> {
+/// Whether a regular file may be used so, or that nothing is there; `None` if the kernel is to say so, which has to where it may not.
+fn may(from: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Option<Result<c_int, i32>> {
     let path = memory::text(path)?;
     settle::descriptor(from);
     let is_plain = flags & !(libc::AT_EACCESS | libc::AT_SYMLINK_NOFOLLOW) == 0 && mode & !7 == 0;
@@ -154,41 +156,45 @@ fn may(from: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Option<c_
     }
     guard::attempt(|| {
         let place = place::of(from, path)?;
-        let rights = Rights(u32::try_from(mode).ok()?);
-        let allowed = place.attempt(|dir| {
-            let (_, stat) = dir.lookup(place.name)?;
-            let executes = rights.0 & Rights::EXECUTE.0 != 0 && stat.permissions & 0o100 == 0;
-            if executes || !super::opening::is_owners(&stat, rights) {
-                super::opening::check_listed(&place, &stat, rights)?;
-            }
-            Ok(stat.kind == FileKind::File)
-        });
-        let is_allowed = allowed.map_err(|error| number(&error)) == Ok(true) && system::is_itself();
-        match is_allowed {
-            true => report::taken(Kind::Access),
-            false => report::passed(Kind::Access),
+        let told = allowed(&place, Rights(u32::try_from(mode).ok()?));
+        match told {
+            Some(_) => report::taken(Kind::Access),
+            None => report::passed(Kind::Access),
         }
-        is_allowed.then_some(0)
+        told
     })
+}
+
+fn allowed(place: &Place<'_>, rights: Rights) -> Option<Result<c_int, i32>> {
+    let Some(stat) = place.look().ok()? else { return Some(Err(libc::ENOENT)) };
+    let executes = rights.0 & Rights::EXECUTE.0 != 0 && stat.permissions & 0o100 == 0;
+    let is_refused = rights.0 & Rights::WRITE.0 != 0 && !place.mount.writes;
+    let is_plain = stat.kind == FileKind::File && !is_refused && system::is_itself();
+    let is_let_in = || {
+        let is_owners = !executes && super::opening::is_owners(&stat, rights);
+        is_owners || place.attempt(|_| super::opening::check_listed(place, &stat, rights)).is_ok()
+    };
+    (is_plain && is_let_in()).then_some(Ok(0))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
     may(libc::AT_FDCWD, path, mode, 0)
-        .unwrap_or_else(|| next!(access(path: *const c_char, mode: c_int) -> c_int))
+        .map_or_else(|| next!(access(path: *const c_char, mode: c_int) -> c_int), returned)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn faccessat(from: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
-    may(from, path, mode, flags).unwrap_or_else(
+    may(from, path, mode, flags).map_or_else(
         || next!(faccessat(from: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int),
+        returned,
     )
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn eaccess(path: *const c_char, mode: c_int) -> c_int {
     may(libc::AT_FDCWD, path, mode, libc::AT_EACCESS)
-        .unwrap_or_else(|| next!(eaccess(path: *const c_char, mode: c_int) -> c_int))
+        .map_or_else(|| next!(eaccess(path: *const c_char, mode: c_int) -> c_int), returned)
 }
 
 #[unsafe(no_mangle)]

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod mounted;
+mod names;
 #[path = "../../../cli/tests/it/untested.rs"]
 mod untested;
 

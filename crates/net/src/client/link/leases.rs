@@ -117,6 +117,25 @@ impl Link {
         Pushes { upto, connection, ..core::mem::take(&mut state.leases.news) }
     }
 
+    /// Takes in what is pushed for so long, and says so at once: for who has told nobody else of what he has read.
+    pub fn attend(&self, time: Duration) {
+        if self.is_forked() {
+            return;
+        }
+        let deadline_ns = deadline_after(time);
+        let mut state = self.inner.lock();
+        loop {
+            state.leases.shown = state.leases.taken;
+            state.send_unsent();
+            state.flush();
+            let left_ns = deadline_ns.saturating_sub(RealClock.monotonic_ns());
+            if left_ns == 0 {
+                return;
+            }
+            state = self.inner.listen_for_pushes(state, left_ns);
+        }
+    }
+
     /// Whether both are one connection.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
