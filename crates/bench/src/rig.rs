@@ -239,7 +239,7 @@ impl<'v> Rig<'v> {
     fn push_update(&mut self, dkey: Key, value: NewValue<'v>) {
         self.head.id.sequence += 1;
         let iods = smallvec![UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }];
-        let update = Update { oid: self.oid, dkey, cond: Cond::NONE, iods };
+        let update = Update { oid: self.oid, dkey, cond: Cond::NONE, iods, charged: None };
         let token = self.head.id.sequence;
         self.ops.push(Op { token, head: self.head, cont: CONT, verb: Verb::Update(update) });
     }

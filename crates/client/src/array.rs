@@ -196,6 +196,12 @@ impl Array {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
+    /// The same array, what is written by which is charged to this user ([`Object::charged_to`]).
+    #[must_use]
+    pub fn charged_to(self, uid: u32) -> Self {
+        Self { object: self.object.charged_to(uid), ..self }
+    }
+
     /// The object that holds it.
     #[must_use]
     pub fn object(&self) -> &Object {

@@ -32,7 +32,8 @@ impl<'a> Batch<'a> {
     /// extents lie in one window and payload is below `limits::PAYLOAD_BYTES_MAX`.
     pub fn update(&mut self, object: &'a Object, dkey: &[u8], cond: Cond, iods: &[UpdateIod<'a>]) {
         let (oid, dkey) = (object.oid(), Key::from_slice(dkey));
-        let update = Update { oid, dkey, cond, iods: iods.iter().cloned().collect() };
+        let (iods, charged) = (iods.iter().cloned().collect(), object.charged());
+        let update = Update { oid, dkey, cond, iods, charged };
         self.changes.push((object, Mutation::Update(update)));
     }
 

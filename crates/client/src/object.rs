@@ -67,13 +67,15 @@ pub struct Object {
     oid: Oid,
     object_type: ObjectType,
     layout: Layout,
+    /// The user to whom it says that what it writes is charged.
+    charged: Option<u32>,
 }
 
 impl Object {
     pub(crate) fn new(cont: Container, oid: Oid) -> Result<Self> {
         let object_type = oid.object_type().ok_or(Invalid::ObjectId)?;
         let layout = Layout::new(oid, cont.core().map().target_count)?;
-        Ok(Self { cont, oid, object_type, layout })
+        Ok(Self { cont, oid, object_type, layout, charged: None })
     }
 
     /// Its id.
@@ -100,6 +102,20 @@ impl Object {
     #[must_use]
     pub fn gathering(&self, into: &Arc<Gathered>) -> Self {
         Self { cont: self.cont.gathering(into), ..self.clone() }
+    }
+
+    /// The same object, what is written by which is charged to this user where containers have limits: the owner of a file, whoever
+    /// writes it. The engine heeds it of whoever runs it, of root, and of who may set the limits of a container's users; of anybody
+    /// else it charges who writes.
+    #[must_use]
+    pub fn charged_to(self, uid: u32) -> Self {
+        Self { charged: Some(uid), ..self }
+    }
+
+    /// The user who was said to [`Object::charged_to`].
+    #[must_use]
+    pub fn charged(&self) -> Option<u32> {
+        self.charged
     }
 
     /// Writes values under one dkey, atomically up to `limits::PAYLOAD_BYTES_MAX` an akey; more is written piece
@@ -166,7 +182,8 @@ impl Object {
             let make = |map| {
                 let target = self.target(map, dkey)?;
                 let (oid, dkey) = (self.oid, Key::from_slice(dkey));
-                let verb = Verb::Update(Update { oid, dkey, cond, iods: cloned(&piece) });
+                let (iods, charged) = (cloned(&piece), self.charged);
+                let verb = Verb::Update(Update { oid, dkey, cond, iods, charged });
                 Ok(Ask::Target(target, self.cont.no(), verb))
             };
             epoch = match core.ask_target_by(way, write.id(), make).await? {
@@ -183,7 +200,8 @@ impl Object {
         self.written(
             || {
                 let dkey = Key::from_slice(dkey);
-                Verb::Update(Update { oid: self.oid, dkey, cond, iods: cloned(iods) })
+                let (iods, charged) = (cloned(iods), self.charged);
+                Verb::Update(Update { oid: self.oid, dkey, cond, iods, charged })
             },
             dkey,
         )

@@ -577,7 +577,8 @@ fn parts<'l, 'o>(
                     let (akey, value) = (akey.clone(), new_value(value));
                     UpdateIod { akey, cond: Cond::NONE, value }
                 });
-                let update = Update { oid, dkey: dkey.clone(), cond: Cond::NONE, iods: iods.collect() };
+                let (iods, charged) = (iods.collect(), entry.object.charged());
+                let update = Update { oid, dkey: dkey.clone(), cond: Cond::NONE, iods, charged };
                 parts.entry(entry.object.target(map, dkey)?).or_default().push(Mutation::Update(update));
             }
             Change::Punch(scope) => {

@@ -8,7 +8,8 @@ use crate::inbox::locked;
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::TargetStore;
 use dolmen_codec::pool::TxCommit;
-use dolmen_codec::quota::{Account, Charge, charge_of_mutation, moves_of};
+use dolmen_codec::quota::{Account, ByUser, Charge, charge_of_mutation, moves_of};
+use dolmen_codec::verb::Mutation;
 use dolmen_types::{ContNo, Error, Invalid, Result, TxId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -103,11 +104,18 @@ fn moved_names(commit: &TxCommit<'_>) -> u64 {
     moves_of(commit.parts.iter().flat_map(|(_, mutations)| mutations))
 }
 
-/// What a transaction adds, without names that it moves.
-pub(crate) fn adds(commit: &TxCommit<'_>) -> Charge {
-    let mutations = commit.parts.iter().flat_map(|(_, mutations)| mutations);
-    let all = mutations.map(charge_of_mutation).fold(Charge::NONE, Charge::plus);
-    all.less(Charge { bytes: 0, files: moved_names(commit) })
+/// What a transaction adds for which `uid` asks, without names that it moves.
+pub(crate) fn adds(commit: &TxCommit<'_>, uid: u32) -> ByUser {
+    let mut adds = ByUser::default();
+    for mutation in commit.parts.iter().flat_map(|(_, mutations)| mutations) {
+        let charged = match mutation {
+            Mutation::Update(update) => update.charged,
+            Mutation::Punch(_) => None,
+        };
+        adds.add(charged.unwrap_or(uid), charge_of_mutation(mutation));
+    }
+    adds.less_files(moved_names(commit));
+    adds
 }
 
 /// Whether a refusal is one by limits.

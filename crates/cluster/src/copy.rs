@@ -140,7 +140,7 @@ fn copied_update<'s, 'p>(
         .iter()
         .map(|iod| UpdateIod { akey: iod.akey.clone(), cond: iod.cond, value: value(&iod.value) })
         .collect();
-    Update { oid: update.oid, dkey: update.dkey.clone(), cond: update.cond, iods }
+    Update { oid: update.oid, dkey: update.dkey.clone(), cond: update.cond, iods, charged: update.charged }
 }
 
 fn owned_mutation<'p>(mutation: Mutation<'_>) -> Mutation<'p> {
@@ -159,10 +159,10 @@ fn owned_update<'p>(update: Update<'_>) -> Update<'p> {
         }
         NewValue::Hole { extents } => NewValue::Hole { extents },
     };
-    let Update { oid, dkey, cond, iods } = update;
+    let Update { oid, dkey, cond, iods, charged } = update;
     let iods = iods
         .into_iter()
         .map(|UpdateIod { akey, cond, value: old }| UpdateIod { akey, cond, value: value(old) })
         .collect();
-    Update { oid, dkey, cond, iods }
+    Update { oid, dkey, cond, iods, charged }
 }

@@ -56,7 +56,8 @@ impl Hash {
     }
 
     fn update(&mut self, update: &Update<'_>) {
-        let Update { oid, dkey, cond, iods } = update;
+        // Whom it is charged to says nothing of whose it is, and may be heard or not when it is sent again.
+        let Update { oid, dkey, cond, iods, charged: _ } = update;
         self.number(1);
         self.bytes(&oid.to_bytes());
         self.bytes(dkey);
@@ -151,6 +152,7 @@ mod tests {
             dkey: Key::from_slice(dkey),
             cond: Cond::NONE,
             iods,
+            charged: None,
         })
     }
 

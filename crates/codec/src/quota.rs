@@ -7,6 +7,7 @@ use crate::verb::{Mutation, NewValue, PunchScope};
 use crate::version::Version;
 use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_types::{Error, KeyKind, TxId};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -281,13 +282,49 @@ impl Charges {
     }
 }
 
-/// What a write hides of visible versions, of bytes those that no snapshot shows: of all users, and of its own.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Replaced {
-    /// Of all.
-    pub all: Charge,
-    /// Of the user who writes.
-    pub own: Charge,
+/// What some users have or add, each once; as a rule it is one.
+#[derive(Debug, Clone, Default)]
+pub struct ByUser(SmallVec<[(u32, Charge); 1]>);
+
+impl ByUser {
+    /// Adds something of a user.
+    #[inline]
+    pub fn add(&mut self, uid: u32, charge: Charge) {
+        if charge.is_none() {
+            return;
+        }
+        match self.0.iter_mut().find(|one| one.0 == uid) {
+            Some(own) => own.1 = own.1.plus(charge),
+            None => self.0.push((uid, charge)),
+        }
+    }
+
+    /// Takes away so many names, whoever's they are.
+    pub fn less_files(&mut self, mut files: u64) {
+        for (_, charge) in &mut self.0 {
+            let gone = files.min(charge.files);
+            charge.files -= gone;
+            files -= gone;
+        }
+        self.0.retain(|one| !one.1.is_none());
+    }
+
+    /// What a user has.
+    #[must_use]
+    pub fn of(&self, uid: u32) -> Charge {
+        self.0.iter().find(|one| one.0 == uid).map_or(Charge::NONE, |one| one.1)
+    }
+
+    /// What all have together.
+    #[must_use]
+    pub fn all(&self) -> Charge {
+        self.iter().fold(Charge::NONE, |sum, (_, charge)| sum.plus(charge))
+    }
+
+    /// Each who has something.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Charge)> + '_ {
+        self.0.iter().copied()
+    }
 }
 
 /// The account of a container that has limits, or had some, since its pool was opened. Shared by its targets.
@@ -338,23 +375,24 @@ impl Account {
         }
     }
 
-    /// Reserves what a write of `uid` adds, in a transaction if it is of one, where it replaces so much.
+    /// Reserves what a write adds, in a transaction if it is of one, where it hides so much of visible versions, of bytes what no
+    /// snapshot shows.
     ///
     /// # Errors
     /// `QuotaLimit`, and nothing is reserved.
-    pub fn reserve(&self, uid: u32, tx: Option<TxId>, adds: Charge, replaced: Replaced) -> Result<(), Error> {
+    pub fn reserve(&self, tx: Option<TxId>, adds: &ByUser, replaced: &ByUser) -> Result<(), Error> {
         let mut state = self.state();
-        if !state.fits(uid, tx, adds, replaced) {
+        if !state.fits(tx, adds, replaced) {
             return Err(Error::QuotaLimit);
         }
-        state.add(uid, adds);
+        adds.iter().for_each(|(uid, charge)| state.add(uid, charge));
         Ok(())
     }
 
     /// Whether so much would be admitted that replaces nothing.
     #[must_use]
-    pub fn fits(&self, uid: u32, tx: Option<TxId>, adds: Charge) -> bool {
-        self.state().fits(uid, tx, adds, Replaced::default())
+    pub fn fits(&self, adds: &ByUser) -> bool {
+        self.state().fits(None, adds, &ByUser::default())
     }
 
     /// A transaction is under way that moves so many names.
@@ -422,14 +460,17 @@ impl State {
         *own = own.plus(charge);
     }
 
-    fn fits(&self, uid: u32, tx: Option<TxId>, adds: Charge, replaced: Replaced) -> bool {
+    fn fits(&self, tx: Option<TxId>, adds: &ByUser, replaced: &ByUser) -> bool {
         let moved = tx.and_then(|tx| self.moves.get(&tx)).copied().unwrap_or(0);
         let moved = Charge { bytes: 0, files: moved };
-        is_within(self.quota.limits, self.used, adds, replaced.all.plus(moved))
-            && self.quota.users.get(&uid).is_none_or(|&limits| {
+        let is_within_own = |(uid, adds): (u32, Charge)| {
+            self.quota.users.get(&uid).is_none_or(|&limits| {
                 let used = self.by_user.get(&uid).copied().unwrap_or_default();
-                is_within(limits, used, adds, replaced.own.plus(moved))
+                is_within(limits, used, adds, replaced.of(uid).plus(moved))
             })
+        };
+        is_within(self.quota.limits, self.used, adds.all(), replaced.all().plus(moved))
+            && adds.iter().all(is_within_own)
     }
 }
 

@@ -145,6 +145,8 @@ pub struct Update<'a> {
     pub cond: Cond,
     /// At least one; an akey appears once.
     pub iods: SmallVec<[UpdateIod<'a>; 1]>,
+    /// The user to whom it is charged, if he is said and whoever asks may say so; else whoever asks is.
+    pub charged: Option<u32>,
 }
 
 /// What happens to one akey.

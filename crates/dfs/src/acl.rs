@@ -267,7 +267,7 @@ impl Mount {
             Some(list) => {
                 let bytes = list.to_bytes();
                 self.check_xattr_room(at, &home, xattr, &bytes)?;
-                self.put_xattr(at, &home, xattr, &bytes, Cond::NONE)?;
+                self.put_xattr(at, (&home, inode.uid), (xattr, &bytes), Cond::NONE)?;
             }
             None if is_there => self.punch_xattr(at, &home, xattr)?,
             None => {}

@@ -313,7 +313,7 @@ impl Dir {
             return self.set_list(path.as_ref(), follow, NewAcl { which, value: Some(value), cond });
         }
         let xattr = NewXattr::new(name, value, cond)?;
-        self.change_xattr(path.as_ref(), follow, |at, home| xattr.put(self.mount(), at, home))
+        self.change_xattr(path.as_ref(), follow, |at, inode, home| xattr.put(self.mount(), at, inode, home))
     }
 
     /// Removes an extended attribute.
@@ -325,7 +325,7 @@ impl Dir {
         if let Some(which) = Which::of_xattr(name.as_ref()) {
             return self.set_list(path.as_ref(), follow, NewAcl { which, value: None, cond: XattrCond::Any });
         }
-        self.change_xattr(path.as_ref(), follow, |at, home| {
+        self.change_xattr(path.as_ref(), follow, |at, _, home| {
             self.mount().punch_xattr(at, home, name.as_ref()).map_err(no_attribute)
         })
     }
@@ -341,7 +341,7 @@ impl Dir {
         &self,
         path: &[u8],
         follow: Follow,
-        mut change: impl FnMut(At<'_>, &Slot) -> Result<()>,
+        mut change: impl FnMut(At<'_>, &Inode, &Slot) -> Result<()>,
     ) -> Result<()> {
         self.mount().check_writable()?;
         self.with_found(path, follow, |found| {
@@ -371,9 +371,9 @@ impl<'a> NewXattr<'a> {
         Ok(Self { name, value, cond })
     }
 
-    fn put(&self, mount: &Mount, at: At<'_>, home: &Slot) -> Result<()> {
+    fn put(&self, mount: &Mount, at: At<'_>, inode: &Inode, home: &Slot) -> Result<()> {
         mount.check_xattr_room(at, home, self.name, self.value)?;
-        let put = mount.put_xattr(at, home, self.name, self.value, self.cond);
+        let put = mount.put_xattr(at, (home, inode.uid), (self.name, self.value), self.cond);
         if self.cond == Cond::AKEY_UPDATE { put.map_err(no_attribute) } else { put }
     }
 }
@@ -422,7 +422,7 @@ impl Obj {
             return self.set_list(NewAcl { which, value: Some(value.as_ref()), cond });
         }
         let xattr = NewXattr::new(name.as_ref(), value.as_ref(), cond)?;
-        self.change_xattr(|at, home| xattr.put(&self.node.mount, at, home))
+        self.change_xattr(|at, inode, home| xattr.put(&self.node.mount, at, inode, home))
     }
 
     /// Removes one of its extended attributes.
@@ -434,7 +434,7 @@ impl Obj {
         if let Some(which) = Which::of_xattr(name.as_ref()) {
             return self.set_list(NewAcl { which, value: None, cond: XattrCond::Any });
         }
-        self.change_xattr(|at, home| {
+        self.change_xattr(|at, _, home| {
             self.node.mount.punch_xattr(at, home, name.as_ref()).map_err(no_attribute)
         })
     }
@@ -445,7 +445,7 @@ impl Obj {
         mount.at_home(&self.node, |slot| mount.set_list(self.cred.as_deref(), slot, self.node.oid, new))
     }
 
-    fn change_xattr(&self, mut change: impl FnMut(At<'_>, &Slot) -> Result<()>) -> Result<()> {
+    fn change_xattr(&self, mut change: impl FnMut(At<'_>, &Inode, &Slot) -> Result<()>) -> Result<()> {
         let mount = &self.node.mount;
         mount.check_writable()?;
         mount.at_home(&self.node, |slot| {
@@ -686,12 +686,12 @@ impl Mount {
         cred: Option<&Cred>,
         slot: &Slot,
         oid: Oid,
-        mut change: impl FnMut(At<'_>, &Slot) -> Result<()>,
+        mut change: impl FnMut(At<'_>, &Inode, &Slot) -> Result<()>,
     ) -> Result<()> {
         let stripe = self.stripes.hold(slot);
         let changed = self.in_entry(slot, oid, |at, inode, home| {
             self.check(cred, home, inode, Rights::WRITE)?;
-            change(at, home)?;
+            change(at, inode, home)?;
             let now = self.now();
             let written_at = Epoch::from_unix_ns(now.unix_ns());
             self.put_inode(at, home, &Inode { ctime: now, written_at, ..*inode })

@@ -797,6 +797,7 @@ impl Mount {
         if node.is_removed() {
             return Ok(None);
         }
+        node.note_owner(inode);
         let known = made || node.is_at(&slot);
         if known && (self.is_read_only() || self.removals.none_since(found.quiet)) {
             return Ok(Some(node));

@@ -69,7 +69,7 @@ impl File {
                 async move {
                     let at = At::Tx(&tx);
                     mount.check_names_by(way, at, slot, self.node.oid).await?;
-                    self.object.write(at, &piece.dkey.to_le_bytes(), AKEY_DATA, 1, piece.recx, data)?;
+                    self.charged().write(at, &piece.dkey.to_le_bytes(), AKEY_DATA, 1, piece.recx, data)?;
                     Ok(())
                 }
             };
@@ -90,7 +90,7 @@ impl File {
     /// Those of launching; what the store answers is the event's.
     pub fn write_piece_on(&self, event: &mut Event, piece: &Piece, data: Payload<'static>) -> Result<()> {
         let dkey = piece.dkey.to_le_bytes();
-        Ok(self.object.update_on(event, At::Latest, &dkey, Cond::NONE, vec![data_iod(piece, data)])?)
+        Ok(self.charged().update_on(event, At::Latest, &dkey, Cond::NONE, vec![data_iod(piece, data)])?)
     }
 
     /// Launches the read of a piece into `buf`, which comes back through `Event::take_buf`. What it gives has holes where

@@ -14,6 +14,7 @@ use crate::store::with_scratch;
 use core::ops::Deref;
 use dolmen_client::{Array, At, Found, Object, Page};
 use dolmen_types::{Anchor, IoBuf, ObjectClass, Oid, Recx};
+use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
 
 /// Chunks of a hole that are removed without asking which exist.
@@ -49,7 +50,7 @@ impl Deref for File {
 impl File {
     pub(crate) fn new(in_use: InUse, options: &OpenOptions, cred: Option<Arc<Cred>>) -> Result<Self> {
         let node = Arc::clone(in_use.node());
-        let object = node.mount.object(node.oid)?;
+        let object = node.mount.object(node.oid)?.charged_to(node.owner());
         Ok(Self {
             obj: Obj { node, cred },
             _in_use: in_use,
@@ -58,6 +59,16 @@ impl File {
             writes: options.write || options.append,
             appends: options.append,
         })
+    }
+
+    /// The object for what is written: charged to the file's owner, as he was last seen.
+    #[inline]
+    pub(crate) fn charged(&self) -> Cow<'_, Object> {
+        let owner = self.node.owner();
+        if self.object.charged() == Some(owner) {
+            return Cow::Borrowed(&self.object);
+        }
+        Cow::Owned(self.object.clone().charged_to(owner))
     }
 
     fn mount(&self) -> &Arc<Mount> {
@@ -231,7 +242,7 @@ impl File {
 
     fn put_piece(&self, at: At<'_>, piece: &Piece, data: &[u8]) -> Result<()> {
         let part = &data[piece.at..piece.at + piece.len()];
-        self.object.write(at, &piece.dkey.to_le_bytes(), AKEY_DATA, 1, piece.recx, part)?;
+        self.charged().write(at, &piece.dkey.to_le_bytes(), AKEY_DATA, 1, piece.recx, part)?;
         Ok(())
     }
 
@@ -268,7 +279,8 @@ impl File {
     }
 
     fn array(&self) -> Result<Array> {
-        Ok(Array::open_with(&self.mount().container, self.node.oid, 1, self.node.chunk_bytes)?)
+        let array = Array::open_with(&self.mount().container, self.node.oid, 1, self.node.chunk_bytes)?;
+        Ok(array.charged_to(self.node.owner()))
     }
 
     /// Makes a hole; the size stays. A hole at the end keeps its last byte, as zero.

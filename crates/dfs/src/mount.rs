@@ -285,7 +285,7 @@ impl Dfs {
             linked: false,
             written_at: Epoch::from_unix_ns(now_ns),
         };
-        let object = container.object(superblock_oid)?;
+        let object = container.object(superblock_oid)?.charged_to(root.uid);
         let bytes = superblock.to_bytes();
         let mut rest = &bytes[..];
         let mut iods = Vec::with_capacity(superblock::FIELDS.len());

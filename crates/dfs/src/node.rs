@@ -269,6 +269,19 @@ impl Node {
         }
     }
 
+    /// Its owner, as last seen.
+    #[inline]
+    pub(crate) fn owner(&self) -> u32 {
+        self.uid.load(Ordering::Relaxed)
+    }
+
+    /// Takes over the owner whom a record tells, unless a later one was seen.
+    pub(crate) fn note_owner(&self, inode: &Inode) {
+        if inode.ctime.unix_ns() >= self.seen_ctime_ns.load(Ordering::Relaxed) {
+            self.uid.store(inode.uid, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn slot(&self) -> Slot {
         self.home.lock().unwrap_or_else(PoisonError::into_inner).slot.clone()
     }

@@ -354,15 +354,20 @@ impl Mount {
         let now = self.now();
         let changed =
             |inode: &Inode| Inode { ctime: now, written_at: Epoch::from_unix_ns(now.unix_ns()), ..*inode };
+        let mut entry = *inode;
         if inode.linked {
             match self.companion(at, inode.oid) {
-                Ok((shared, _)) => self.put_inode(at, &Self::companion_slot(inode.oid), &changed(&shared))?,
+                Ok((shared, _)) => {
+                    self.put_inode(at, &Self::companion_slot(inode.oid), &changed(&shared))?;
+                    // To whom a name is charged, its record says.
+                    (entry.uid, entry.gid) = (shared.uid, shared.gid);
+                }
                 // The entry is moved whatever has become of what it leads to.
                 Err(error) if error.is_damage() || error == Error::NotFound => {}
                 Err(other) => return Err(other),
             }
         }
-        self.put_whole_entry(at, slot, &changed(inode), extras)
+        self.put_whole_entry(at, slot, &changed(&entry), extras)
     }
 
     /// Refuses to move the directory `moved` into `dir` if that is it or lies below it. Each step up is read
@@ -416,12 +421,13 @@ impl Mount {
         }
         let now = self.now();
         if source.linked {
-            let (_, links) = self.companion(at, oid)?;
+            let (shared, links) = self.companion(at, oid)?;
             if links.count() >= LINKS_MAX {
                 return Err(Error::TooManyLinks);
             }
             self.set_links(at, oid, links.count() + 1, now)?;
-            self.put_new_entry(at, to, &source, &[])?;
+            let entry = Inode { uid: shared.uid, gid: shared.gid, ..source };
+            self.put_new_entry(at, to, &entry, &[])?;
             return Ok(());
         }
         let extras = self.extras(at, from)?;

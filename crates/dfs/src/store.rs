@@ -176,12 +176,14 @@ impl Mount {
         if self.atime && !inode.linked {
             iods.push(single(AKEY_ATIME, &atime));
         }
-        Ok(self.object(slot.oid)?.update(at, &slot.dkey, ENTRY_INSERT, &iods)?)
+        let object = self.object(slot.oid)?.charged_to(inode.uid);
+        Ok(object.update(at, &slot.dkey, ENTRY_INSERT, &iods)?)
     }
 
     /// Adds the entry of a new file together with its data, both or neither; `Exists` if the name is taken.
     pub(crate) fn put_new_file(&self, slot: &Slot, inode: &Inode, data: &[u8]) -> Result<()> {
-        let (dir, file) = (self.object(slot.oid)?, self.object(inode.oid)?);
+        let object = |oid| Ok::<_, Error>(self.object(oid)?.charged_to(inode.uid));
+        let (dir, file) = (object(slot.oid)?, object(inode.oid)?);
         let record = inode.to_bytes();
         let mut batch = self.container.batch();
         batch.update(&dir, &slot.dkey, ENTRY_INSERT, &[inode_iod(&record)]);
@@ -195,7 +197,7 @@ impl Mount {
 
     /// Writes the data of a new file from its start.
     pub(crate) fn put_data(&self, at: At<'_>, inode: &Inode, data: &[u8]) -> Result<()> {
-        let file = self.object(inode.oid)?;
+        let file = self.object(inode.oid)?.charged_to(inode.uid);
         pieces(inode.chunk_bytes, 0, data.len()).try_for_each(|piece| {
             let iod = data_iod(&piece, Payload::Ref(&data[piece.bytes()]));
             file.update(at, &piece.dkey.to_le_bytes(), Cond::NONE, &[iod])?;
@@ -206,7 +208,8 @@ impl Mount {
     /// Writes a record over the one in `slot`; `NotFound` if there is none.
     pub(crate) fn put_inode(&self, at: At<'_>, slot: &Slot, inode: &Inode) -> Result<()> {
         let record = inode.to_bytes();
-        self.object(slot.oid)?.update(at, &slot.dkey, Cond::DKEY_UPDATE, &[inode_iod(&record)])?;
+        let object = self.object(slot.oid)?.charged_to(inode.uid);
+        object.update(at, &slot.dkey, Cond::DKEY_UPDATE, &[inode_iod(&record)])?;
         Ok(())
     }
 
@@ -222,7 +225,10 @@ impl Mount {
         let mut iods: SmallVec<[UpdateIod<'_>; 2]> = record.as_ref().map(inode_iod).into_iter().collect();
         iods.extend(atime.as_ref().map(|atime| single(AKEY_ATIME, atime)));
         if !iods.is_empty() {
-            self.object(slot.oid)?.update(at, &slot.dkey, Cond::DKEY_UPDATE, &iods)?;
+            let object = self.object(slot.oid)?;
+            // A time alone counts nothing.
+            let object = inode.map_or(object.clone(), |inode| object.charged_to(inode.uid));
+            object.update(at, &slot.dkey, Cond::DKEY_UPDATE, &iods)?;
         }
         Ok(())
     }
@@ -308,20 +314,21 @@ impl Mount {
         extras: &[Extra],
     ) -> Result<()> {
         let record = inode.to_bytes();
-        self.put_with_extras(at, slot, smallvec![inode_iod(&record)], extras)
+        self.put_with_extras(at, (slot, inode.uid), smallvec![inode_iod(&record)], extras)
     }
 
-    /// Writes values under an entry's dkey and its extras: in as many updates as they need, of one transaction.
+    /// Writes values under an entry's dkey and its extras, charged to its owner: in as many updates as they need, of one
+    /// transaction.
     fn put_with_extras<'a>(
         &self,
         at: At<'_>,
-        slot: &Slot,
+        (slot, owner): (&Slot, u32),
         mut iods: SmallVec<[UpdateIod<'a>; 2]>,
         extras: &'a [Extra],
     ) -> Result<()> {
         assert!(extras.is_empty() || matches!(at, At::Tx(_)), "extras go with their entry");
         iods.extend(extras.iter().map(|(akey, value)| single(akey, value)));
-        let object = self.object(slot.oid)?;
+        let object = self.object(slot.oid)?.charged_to(owner);
         for part in iods.chunks(IODS_MAX) {
             object.update(at, &slot.dkey, Cond::NONE, part)?;
         }
@@ -418,13 +425,12 @@ impl Mount {
         Ok(sizes)
     }
 
-    /// Sets an extended attribute; `cond` is on the akey.
+    /// Sets an extended attribute of what `owner` has; `cond` is on the akey.
     pub(crate) fn put_xattr(
         &self,
         at: At<'_>,
-        slot: &Slot,
-        name: &[u8],
-        value: &[u8],
+        (slot, owner): (&Slot, u32),
+        (name, value): (&[u8], &[u8]),
         cond: Cond,
     ) -> Result<()> {
         let escaped;
@@ -435,7 +441,8 @@ impl Mount {
             value
         };
         let iod = single(&layout::xattr_akey(name), stored);
-        self.object(slot.oid)?.update(at, &slot.dkey, Cond::DKEY_UPDATE.and(cond), &[iod])?;
+        let object = self.object(slot.oid)?.charged_to(owner);
+        object.update(at, &slot.dkey, Cond::DKEY_UPDATE.and(cond), &[iod])?;
         Ok(())
     }
 
@@ -487,7 +494,7 @@ impl Mount {
     ) -> Result<()> {
         let (record, links) = (inode.to_bytes(), links.to_bytes());
         let iods = smallvec![inode_iod(&record), single(AKEY_LINKS, &links)];
-        self.put_with_extras(at, &Self::companion_slot(inode.oid), iods, extras)
+        self.put_with_extras(at, (&Self::companion_slot(inode.oid), inode.uid), iods, extras)
     }
 
     /// Sets how many names a hard-linked file has, which is a change of its attributes.

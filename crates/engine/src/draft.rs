@@ -6,7 +6,7 @@ use dolmen_codec::digest::WriteDigest;
 use dolmen_codec::quota::{Charge, charge_of};
 use dolmen_codec::verb::{NewValue, Payload, Punch, PunchScope, Update};
 use dolmen_codec::version::{ValuePlace, Version, VersionKind, chunk_bytes};
-use dolmen_types::{Cond, ContNo, Error, Invalid, Key, Oid, Recx, crc32c, limits};
+use dolmen_types::{Cond, ContNo, Credentials, Error, Invalid, Key, Oid, Recx, crc32c, limits};
 use smallvec::SmallVec;
 
 /// The bytes of a draft.
@@ -49,6 +49,8 @@ pub(crate) struct Drafts<'a> {
     pub(crate) items: SmallVec<[Draft<'a>; 1]>,
     /// What is asked, where the result is retained; 0 elsewhere.
     pub(crate) digest: u32,
+    /// The user to whom it is charged, if not who asks.
+    pub(crate) charged: Option<u32>,
 }
 
 fn akey_cond(call: Cond, own: Cond) -> Cond {
@@ -90,7 +92,8 @@ pub(crate) fn of_update<'a>(
             }
         }
     }
-    Ok(Drafts { dkey: copy_of(&update.dkey), cond: update.cond, must_exist: None, items, digest: 0 })
+    let (dkey, cond, charged) = (copy_of(&update.dkey), update.cond, update.charged);
+    Ok(Drafts { dkey, cond, must_exist: None, items, digest: 0, charged })
 }
 
 /// Turns a punch into drafts.
@@ -120,7 +123,7 @@ pub(crate) fn of_punch<'a>(punch: &Punch) -> Result<Drafts<'a>, Error> {
         }
     };
     let must_exist = (must && must_exist != Depth::Akey).then_some(must_exist);
-    Ok(Drafts { dkey, cond: Cond::NONE, must_exist, items, digest: 0 })
+    Ok(Drafts { dkey, cond: Cond::NONE, must_exist, items, digest: 0, charged: None })
 }
 
 /// `clone` of a small vector goes byte by byte.
@@ -315,6 +318,12 @@ impl Draft<'_> {
 }
 
 impl Drafts<'_> {
+    /// On record of what it writes, where `asks` has asked for it.
+    #[inline]
+    pub(crate) fn cred(&self, asks: Credentials) -> Credentials {
+        Credentials { uid: self.charged.unwrap_or(asks.uid), ..asks }
+    }
+
     /// An upper bound of what the drafts take in a log body.
     pub(crate) fn log_bytes(&self) -> usize {
         let each = |d: &Draft<'_>| {
@@ -331,6 +340,7 @@ impl Drafts<'_> {
             must_exist: self.must_exist,
             items: self.items.into_iter().map(Draft::into_owned).collect(),
             digest: self.digest,
+            charged: self.charged,
         }
     }
 

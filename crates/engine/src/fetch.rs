@@ -440,7 +440,7 @@ mod tests {
 
     fn update(akey: &[u8], value: NewValue<'static>, cond: Cond) -> Verb<'static> {
         let iods = smallvec![UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value }];
-        Verb::Update(Update { oid: oid(), dkey: Key::from_slice(b"d"), cond, iods })
+        Verb::Update(Update { oid: oid(), dkey: Key::from_slice(b"d"), cond, iods, charged: None })
     }
 
     fn fetch(akey: &[u8], want: Want) -> Verb<'static> {

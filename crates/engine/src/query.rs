@@ -235,7 +235,7 @@ mod tests {
 
     fn set(target: &mut Target, oid: Oid, dkey: u64, value: NewValue<'_>) {
         let iods = smallvec![UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value }];
-        ask(target, Verb::Update(Update { oid, dkey: key(dkey), cond: Cond::NONE, iods }));
+        ask(target, Verb::Update(Update { oid, dkey: key(dkey), cond: Cond::NONE, iods, charged: None }));
     }
 
     fn write(target: &mut Target, oid: Oid, dkey: u64, index: u64, data: &[u8]) {
@@ -339,7 +339,7 @@ mod tests {
         let data = Payload::Ref(b"x");
         let value = NewValue::Array { record_bytes: 1, extents: smallvec![Recx::new(0, 1)], data };
         let iods = smallvec![UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value }];
-        let update = Update { oid: oid(5), dkey: key(2), cond: Cond::NONE, iods };
+        let update = Update { oid: oid(5), dkey: key(2), cond: Cond::NONE, iods, charged: None };
         let (epoch, leader) = (target.epochs.latest().next(), target.config.target);
         let (tx, mutations) = (TxId { client: 9, begin: epoch }, vec![Mutation::Update(update)]);
         let participants = [leader, TargetNo(1)].into_iter().collect();

@@ -13,15 +13,16 @@ use crate::target::Target;
 use crate::tx::Prepared;
 use crate::update::offset_place;
 use dolmen_codec::order::HashKey;
-use dolmen_codec::quota::{Account, Charge, Replaced};
+use dolmen_codec::quota::{Account, ByUser, Charge};
 use dolmen_codec::version::VersionKind;
-use dolmen_types::{ContNo, Epoch, Error, Oid, Stamp, TxId};
+use dolmen_types::{ContNo, Credentials, Epoch, Error, Oid, Stamp, TxId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// On whose behalf something is reserved, and what it sees of what is there.
+/// For what something is reserved, and what that sees of what is there.
 pub(crate) struct Reserving<'v> {
-    pub(crate) uid: u32,
+    /// Who asks for it.
+    pub(crate) asks: Credentials,
     /// The transaction that is prepared.
     pub(crate) tx: Option<TxId>,
     pub(crate) cont: ContNo,
@@ -63,21 +64,22 @@ impl Target {
         write: &Reserving<'_>,
         parts: &[(Oid, &Drafts<'_>)],
     ) -> Result<(), Error> {
-        let adds = parts.iter().fold(Charge::NONE, |sum, (_, drafts)| sum.plus(charge_of_drafts(drafts)));
-        if adds.is_none() {
+        let mut adds = ByUser::default();
+        parts.iter().for_each(|(_, drafts)| adds.add(drafts.cred(write.asks).uid, charge_of_drafts(drafts)));
+        if adds.iter().next().is_none() {
             return Ok(());
         }
-        if account.reserve(write.uid, write.tx, adds, Replaced::default()).is_ok() {
+        if account.reserve(write.tx, &adds, &ByUser::default()).is_ok() {
             return Ok(());
         }
         // Only now it is worth a look at what is there.
         let replaced = self.replaced(write, parts)?;
-        account.reserve(write.uid, write.tx, adds, replaced)
+        account.reserve(write.tx, &adds, &replaced)
     }
 
     /// What mutations hide wholly of what is visible: of bytes, what no snapshot shows.
-    fn replaced(&mut self, write: &Reserving<'_>, parts: &[(Oid, &Drafts<'_>)]) -> Result<Replaced, Error> {
-        let (mut replaced, mut seen) = (Replaced::default(), Seen::new());
+    fn replaced(&mut self, write: &Reserving<'_>, parts: &[(Oid, &Drafts<'_>)]) -> Result<ByUser, Error> {
+        let (mut replaced, mut seen) = (ByUser::default(), Seen::new());
         let mut path = Path::default();
         for (oid, drafts) in parts {
             path.object(write.cont, write.secret, *oid)?;
@@ -104,7 +106,7 @@ impl Target {
         path: &mut Path,
         (draft, cover): (&Draft<'_>, Stamp),
         seen: &mut Seen,
-        replaced: &mut Replaced,
+        replaced: &mut ByUser,
     ) -> Result<(), Error> {
         let range = (draft.recx.index, draft.recx.index.saturating_add(draft.recx.count));
         let (mut extents, mut pieces): (Vec<Extent>, Vec<_>) = (Vec::new(), Vec::new());
@@ -128,7 +130,7 @@ impl Target {
         known: (u64, u64, Stamp),
         place: &EntryPlace,
         seen: &mut Seen,
-        replaced: &mut Replaced,
+        replaced: &mut ByUser,
     ) -> Result<(), Error> {
         if !seen.insert(known) {
             return Ok(());
@@ -139,10 +141,7 @@ impl Target {
         if known.2.epoch <= newest {
             charge.bytes = 0;
         }
-        replaced.all = replaced.all.plus(charge);
-        if self.uid_of(version.cred) == write.uid {
-            replaced.own = replaced.own.plus(charge);
-        }
+        replaced.add(self.uid_of(version.cred), charge);
         Ok(())
     }
 

@@ -355,10 +355,11 @@ impl Target {
     ) -> Result<(u64, Durability), Error> {
         let durability = self.check_prepare(cont, request, parts)?;
         let (body_bytes, need) = room_of(request, parts);
-        let asker = self.asker(head)?;
+        self.introduce_charged(head.cred, parts, need)?;
+        let asker = self.asker(head, head.cred)?;
         self.make_room_behind(asker.frame_bytes(), body_bytes, need)?;
         self.reserve_parts(head, cont, request, parts)?;
-        let (cred, client) = self.introduce(head, asker);
+        let (cred, client) = self.introduce(head, head.cred, asker);
         let alone = request.participants.len() == 1 && request.participants[0] == self.config.target;
         let record = PrepareHead {
             tx: request.tx,
@@ -377,6 +378,7 @@ impl Target {
             let start = out.len();
             record.encode(out);
             for ((oid, drafts), minor) in parts.iter().zip(0..=u16::MAX) {
+                let cred = drafts.charged.map_or(cred, |_| self.creds[&drafts.cred(head.cred)]);
                 out.extend_from_slice(&oid.to_bytes());
                 dolmen_codec::bytes::put_len(out, drafts.items.len());
                 for draft in &drafts.items {
@@ -413,7 +415,7 @@ impl Target {
         let known = self.conts.find(cont)?;
         let Some(account) = known.account.clone() else { return Ok(()) };
         let (view, secret) = (known.view(request.epoch), known.state.spec.hash_key);
-        let write = Reserving { uid: head.cred.uid, tx: Some(request.tx), cont, secret, view: &view };
+        let write = Reserving { asks: head.cred, tx: Some(request.tx), cont, secret, view: &view };
         let parts: Vec<_> = parts.iter().map(|(oid, drafts)| (*oid, drafts)).collect();
         self.reserve(&account, &write, &parts)
     }

@@ -18,7 +18,8 @@ use dolmen_codec::verb::{INTENT_AKEY, Reply};
 use dolmen_codec::version::{ValuePlace, VersionKind};
 use dolmen_env::{Io, IoOp};
 use dolmen_types::{
-    Cond, ContNo, Durability, Epoch, Error, Head, Invalid, IoBuf, KeyKind, Oid, Stamp, TxId, limits,
+    Cond, ContNo, Credentials, Durability, Epoch, Error, Head, Invalid, IoBuf, KeyKind, Oid, Stamp, TxId,
+    limits,
 };
 use smallvec::SmallVec;
 
@@ -257,15 +258,16 @@ impl Target {
         self.txs.refuse_undecided_write(cont, oid, drafts)?;
         let is_sole = self.check_drafts(&mut path, drafts, &view)?;
         // What is refused leaves nothing: no frame is appended before there is room for this one, too.
-        let asker = self.asker(head)?;
+        let writer = drafts.cred(head.cred);
+        let asker = self.asker(head, writer)?;
         let ceiling = self.epochs.due_ceiling();
         let side_bytes = asker.frame_bytes() + ceiling.map_or(0, |_| CEILING_FRAME_BYTES);
         self.make_room_behind(side_bytes, WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.need(cont))?;
         if let Some(account) = &account {
-            let write = Reserving { uid: head.cred.uid, tx: None, cont, secret: spec.hash_key, view: &view };
+            let write = Reserving { asks: head.cred, tx: None, cont, secret: spec.hash_key, view: &view };
             self.reserve(account, &write, &[(oid, drafts)])?;
         }
-        let (cred, client) = self.introduce(head, asker);
+        let (cred, client) = self.introduce(head, writer, asker);
         if let Some(ceiling) = ceiling {
             self.log_ceiling(ceiling);
         }
@@ -488,29 +490,29 @@ impl Target {
         self.epochs.set_ceiling(ceiling);
     }
 
-    /// Who asks, as far as it is known here. Nothing is changed.
+    /// Who asks, and who stands on record for it, as far as they are known here. Nothing is changed.
     ///
     /// # Errors
     /// `Invalid::Credentials` for new ones, if as many are known as may be; `Busy` for a new client, if its user has as
     /// many as he may have.
     #[inline]
-    pub(crate) fn asker(&mut self, head: &Head) -> Result<Asker, Error> {
+    pub(crate) fn asker(&mut self, head: &Head, cred: Credentials) -> Result<Asker, Error> {
         let has_client = head.id.sequence != 0;
         let now_ns = self.epochs.wall_ns();
         let client = if has_client { self.repeats.known(head, now_ns)? } else { Some(u32::MAX) };
-        Ok(Asker { cred: self.known_cred(head)?, client })
+        Ok(Asker { cred: self.known_cred(cred)?, client })
     }
 
     #[inline]
-    fn known_cred(&mut self, head: &Head) -> Result<Option<u32>, Error> {
-        if let Some((cred, number)) = self.last_cred
-            && cred == head.cred
+    fn known_cred(&mut self, cred: Credentials) -> Result<Option<u32>, Error> {
+        if let Some((last, number)) = self.last_cred
+            && last == cred
         {
             return Ok(Some(number));
         }
-        let known = self.creds.get(&head.cred).copied();
+        let known = self.creds.get(&cred).copied();
         if let Some(number) = known {
-            self.last_cred = Some((head.cred, number));
+            self.last_cred = Some((cred, number));
         } else if self.creds.len() >= CREDS_MAX {
             return Err(Invalid::Credentials.into());
         }
@@ -521,19 +523,40 @@ impl Target {
     ///
     /// REQUIRES: there is room for the frames of the asker, and for the one that needs the numbers.
     #[inline]
-    pub(crate) fn introduce(&mut self, head: &Head, asker: Asker) -> (u32, u32) {
-        let cred = asker.cred.unwrap_or_else(|| {
-            let number = u32::try_from(self.creds.len()).expect("limited by CREDS_MAX");
-            self.store.log.append(LogKind::Cred, |out| encode_cred(number, head.cred, out));
-            self.creds.insert(head.cred, number);
-            number
-        });
+    pub(crate) fn introduce(&mut self, head: &Head, cred: Credentials, asker: Asker) -> (u32, u32) {
+        let cred = asker.cred.unwrap_or_else(|| self.introduce_cred(cred));
         let client = asker.client.unwrap_or_else(|| {
             let intro = self.repeats.introduce(head, self.epochs.wall_ns());
             self.store.log.append(LogKind::Client, |out| intro.encode(out));
             intro.number
         });
         (cred, client)
+    }
+
+    /// Has credentials known to whom parts of a transaction are charged; what is then refused has left no more than that.
+    pub(crate) fn introduce_charged(
+        &mut self,
+        asks: Credentials,
+        parts: &[(Oid, Drafts<'_>)],
+        need: Need,
+    ) -> Result<(), Error> {
+        for cred in
+            parts.iter().filter(|(_, drafts)| drafts.charged.is_some()).map(|(_, drafts)| drafts.cred(asks))
+        {
+            if self.known_cred(cred)?.is_none() {
+                self.make_room(CRED_FRAME_BYTES, need)?;
+                self.introduce_cred(cred);
+            }
+        }
+        Ok(())
+    }
+
+    /// REQUIRES: they are not known; there is room for the frame.
+    fn introduce_cred(&mut self, cred: Credentials) -> u32 {
+        let number = u32::try_from(self.creds.len()).expect("limited by CREDS_MAX");
+        self.store.log.append(LogKind::Cred, |out| encode_cred(number, cred, out));
+        self.creds.insert(cred, number);
+        number
     }
 
     /// Conditions, record sizes and keys of one mutation at a view. Nothing is changed. Whether the first draft will be

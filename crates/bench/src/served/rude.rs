@@ -140,6 +140,7 @@ impl Rude {
             seen: Epoch::ZERO,
             push_acked: 0,
             wants_lease: false,
+            names_charged: false,
         }
     }
 
@@ -209,7 +210,7 @@ pub(super) fn update(opened: Opened, dkey: &[u8], value: &[u8]) -> Ask<'static> 
     let value = NewValue::Array { record_bytes: 1, extents, data };
     let iod = UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value };
     let iods = [iod].into_iter().collect();
-    let update = Update { oid: oid(), dkey: Key::from_slice(dkey), cond: Cond::NONE, iods };
+    let update = Update { oid: oid(), dkey: Key::from_slice(dkey), cond: Cond::NONE, iods, charged: None };
     Ask::Target(TargetNo(0), opened.cont, Verb::Update(update))
 }
 

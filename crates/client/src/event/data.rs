@@ -64,7 +64,8 @@ impl Object {
         let count = u32::try_from(requests.len()).map_err(|_wide| Invalid::Payload)?;
         event.launch(core, count, None)?;
         for iods in requests {
-            let update = Update { oid: self.oid(), dkey: Key::from_slice(dkey), cond, iods };
+            let (oid, charged) = (self.oid(), self.charged());
+            let update = Update { oid, dkey: Key::from_slice(dkey), cond, iods, charged };
             let ask = Ask::Target(target, self.container().no(), Verb::Update(update));
             event.submit_write(map.version, ask);
         }

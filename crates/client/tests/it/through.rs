@@ -342,7 +342,7 @@ fn next_part<I>(
 
 fn change(cont: &Container, at: At<'_>, mutation: &Mutation<'_>) -> Result<Reply> {
     let epoch = match mutation {
-        Mutation::Update(Update { oid, dkey, cond, iods }) => {
+        Mutation::Update(Update { oid, dkey, cond, iods, charged: _ }) => {
             cont.object(*oid)?.update(at, dkey, *cond, iods)?
         }
         Mutation::Punch(Punch { oid, scope, cond }) => {

@@ -163,7 +163,13 @@ fn who_meets_a_transaction_that_was_in_the_inbox_waits_for_its_decision() {
     targets.call(TARGET, plain(CONT, Verb::Cont(ContVerb::Create(spec)))).result.unwrap();
     let oid = Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, 1);
     let iod = || UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value: NewValue::NoSingle };
-    let update = || Update { oid, dkey: Key::from_slice(b"d"), cond: Cond::NONE, iods: smallvec![iod()] };
+    let update = || Update {
+        oid,
+        dkey: Key::from_slice(b"d"),
+        cond: Cond::NONE,
+        iods: smallvec![iod()],
+        charged: None,
+    };
     let epoch = Epoch::from_unix_ns(1_790_000_000_000_000_000);
     let prepare = Prepare {
         tx: TxId { client: 1, begin: epoch },

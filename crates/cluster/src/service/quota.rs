@@ -116,11 +116,12 @@ impl Service {
         commit: TxCommit<'_>,
     ) -> Result<Epoch> {
         let cont = commit.cont;
-        let limited = targets.accounts().find(cont).map(|account| (account, accounts::adds(&commit)));
+        let limited =
+            targets.accounts().find(cont).map(|account| (account, accounts::adds(&commit, head.cred.uid)));
         let result = drive::commit(targets, head, commit);
         let Some((account, adds)) = limited.filter(|_| accounts::is_limit(&result)) else { return result };
         self.free_unseen(targets, cont)?;
-        if account.fits(head.cred.uid, None, adds) {
+        if account.fits(&adds) {
             return Err(Error::TxRestart { after: self.now(targets) });
         }
         result

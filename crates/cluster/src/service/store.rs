@@ -79,7 +79,10 @@ fn update<'a>(no: ContNo, changes: &[Change<'a>]) -> Op<'a> {
             value: bytes.map_or(NewValue::NoSingle, |bytes| NewValue::Single(Payload::Ref(bytes))),
         })
         .collect();
-    plain(ContNo::SYSTEM, Verb::Update(Update { oid: records(), dkey: dkey(no), cond: Cond::NONE, iods }))
+    plain(
+        ContNo::SYSTEM,
+        Verb::Update(Update { oid: records(), dkey: dkey(no), cond: Cond::NONE, iods, charged: None }),
+    )
 }
 
 /// Removes all records of a container, after changes of the pool's own that outlive it: a step each, and one wait. What has

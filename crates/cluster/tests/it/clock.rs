@@ -61,7 +61,7 @@ fn epoch(pool: &Pool<Target>, verb: PoolVerb<'_>) -> Epoch {
 fn update(value: &[u8]) -> Update<'_> {
     let value = NewValue::Single(Payload::Ref(value));
     let iods = smallvec![UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }];
-    Update { oid: oid(), dkey: Key::from_slice(b"d"), cond: Cond::NONE, iods }
+    Update { oid: oid(), dkey: Key::from_slice(b"d"), cond: Cond::NONE, iods, charged: None }
 }
 
 fn oid() -> Oid {

@@ -11,6 +11,12 @@ const fn files(files: u64) -> Charge {
     Charge { bytes: 0, files }
 }
 
+fn of(uid: u32, charge: Charge) -> ByUser {
+    let mut all = ByUser::default();
+    all.add(uid, charge);
+    all
+}
+
 fn limits(bytes: u64, files: u64) -> Quota {
     Quota { limits: Limits { bytes, files }, users: BTreeMap::new() }
 }
@@ -34,8 +40,8 @@ fn contents_count_bytes_and_records_of_names_count_files() {
 #[test]
 fn what_does_not_fit_is_refused_and_what_does_is_not() {
     let account = Account::default();
-    let none = Replaced::default();
-    let reserve = |adds, replaced| account.reserve(1, None, adds, replaced);
+    let none = Charge::NONE;
+    let reserve = |adds, replaced| account.reserve(None, &of(1, adds), &of(1, replaced));
     account.count(1, Charge { bytes: 60, files: 2 });
     account.limit(limits(100, 3));
     assert_eq!(reserve(bytes(41), none), Err(Error::QuotaLimit));
@@ -44,16 +50,15 @@ fn what_does_not_fit_is_refused_and_what_does_is_not() {
     assert_eq!(reserve(files(1), none), Ok(()), "each by its own limit");
     assert_eq!(reserve(files(1), none), Err(Error::QuotaLimit));
     assert_eq!(reserve(Charge::NONE, none), Ok(()));
-    let replaced = |charge| Replaced { all: charge, own: charge };
-    assert_eq!(reserve(bytes(11), replaced(bytes(10))), Err(Error::QuotaLimit));
-    assert_eq!(reserve(bytes(10), replaced(bytes(10))), Ok(()), "as much as it replaces");
+    assert_eq!(reserve(bytes(11), bytes(10)), Err(Error::QuotaLimit));
+    assert_eq!(reserve(bytes(10), bytes(10)), Ok(()), "as much as it replaces");
     account.release(1, bytes(10));
     assert!(account.is_tight());
     account.limit(limits(1000, 4));
     assert!(!account.is_tight(), "an eighth is left");
     assert_eq!(account.report().used, Charge { bytes: 100, files: 3 });
     account.limit(limits(50, 1));
-    assert_eq!(reserve(bytes(10), replaced(bytes(20))), Ok(()), "over the limit, too");
+    assert_eq!(reserve(bytes(10), bytes(20)), Ok(()), "over the limit, too");
     account.limit(Quota::default());
     assert_eq!(reserve(Charge { bytes: 1 << 40, files: 9 }, none), Ok(()));
 }
@@ -61,19 +66,47 @@ fn what_does_not_fit_is_refused_and_what_does_is_not() {
 #[test]
 fn a_user_has_his_limits_beside_those_of_all() {
     let account = Account::default();
-    let none = Replaced::default();
+    let none = ByUser::default();
+    let reserve = |uid, adds, replaced: &ByUser| account.reserve(None, &of(uid, bytes(adds)), replaced);
     let mut quota = limits(100, 0);
     assert!(quota.set(Some(7), Limits { bytes: 30, files: 0 }));
     account.limit(quota);
-    assert_eq!(account.reserve(7, None, bytes(31), none), Err(Error::QuotaLimit));
-    assert_eq!(account.reserve(7, None, bytes(30), none), Ok(()));
-    assert_eq!(account.reserve(8, None, bytes(71), none), Err(Error::QuotaLimit), "together");
-    assert_eq!(account.reserve(8, None, bytes(70), none), Ok(()));
-    let others = Replaced { all: bytes(5), own: Charge::NONE };
-    assert_eq!(account.reserve(7, None, bytes(5), others), Err(Error::QuotaLimit), "it is not his that goes");
+    assert_eq!(reserve(7, 31, &none), Err(Error::QuotaLimit));
+    assert_eq!(reserve(7, 30, &none), Ok(()));
+    assert_eq!(reserve(8, 71, &none), Err(Error::QuotaLimit), "together");
+    assert_eq!(reserve(8, 70, &none), Ok(()));
+    assert_eq!(reserve(7, 5, &of(8, bytes(5))), Err(Error::QuotaLimit), "it is not his that goes");
     let line =
         |uid, used, limit| UserUse { uid, used: bytes(used), limits: Limits { bytes: limit, files: 0 } };
     assert_eq!(account.report().users, [line(7, 30, 30), line(8, 70, 0)]);
+}
+
+#[test]
+fn what_is_for_several_users_is_within_the_limits_of_each_or_refused() {
+    let account = Account::default();
+    let mut quota = limits(100, 0);
+    assert!(
+        quota.set(Some(7), Limits { bytes: 30, files: 0 })
+            && quota.set(Some(8), Limits { bytes: 50, files: 0 })
+    );
+    account.limit(quota);
+    let both = |of_seven, of_eight| {
+        let mut all = of(7, bytes(of_seven));
+        all.add(8, bytes(of_eight));
+        all
+    };
+    let reserve = |adds: &ByUser, replaced: &ByUser| account.reserve(None, adds, replaced);
+    let none = ByUser::default();
+    assert_eq!(reserve(&both(31, 50), &none), Err(Error::QuotaLimit), "of the first");
+    assert_eq!(reserve(&both(30, 51), &none), Err(Error::QuotaLimit), "of the other");
+    assert_eq!(account.report().used, Charge::NONE, "nothing of it is reserved");
+    assert_eq!(reserve(&both(30, 50), &none), Ok(()));
+    assert_eq!(reserve(&both(10, 10), &both(10, 9)), Err(Error::QuotaLimit));
+    assert_eq!(reserve(&both(10, 10), &both(10, 10)), Ok(()));
+    let mut names = of(7, files(2));
+    names.add(8, files(3));
+    names.less_files(4);
+    assert_eq!((names.of(7), names.of(8), names.all()), (Charge::NONE, files(1), files(1)));
 }
 
 #[test]
@@ -83,7 +116,7 @@ fn names_that_move_are_not_held_against_the_limit() {
     account.limit(limits(0, 3));
     account.count(1, files(3));
     account.begin_moves(tx(1), 1);
-    let reserve = |client| account.reserve(1, Some(tx(client)), files(1), Replaced::default());
+    let reserve = |client| account.reserve(Some(tx(client)), &of(1, files(1)), &ByUser::default());
     assert_eq!(reserve(2), Err(Error::QuotaLimit), "another one's");
     assert_eq!(reserve(1), Ok(()));
     account.end_moves(tx(1));
@@ -99,7 +132,13 @@ fn as_many_names_move_as_are_added_and_removed() {
         let data = Payload::Owned(dolmen_types::IoBuf::zeroed(88));
         let value = NewValue::Array { record_bytes: 1, extents: smallvec![Recx::new(0, 88)], data };
         let iods = smallvec![UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value }];
-        Mutation::Update(Update { oid: dir, dkey: Key::from_slice(b"new"), cond: Cond::NONE, iods })
+        Mutation::Update(Update {
+            oid: dir,
+            dkey: Key::from_slice(b"new"),
+            cond: Cond::NONE,
+            iods,
+            charged: None,
+        })
     };
     let punch = |oid, scope| Mutation::Punch(Punch { oid, scope, cond: Cond::NONE });
     let dkey = |name: &[u8]| PunchScope::Dkey(Key::from_slice(name));

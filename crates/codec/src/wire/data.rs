@@ -16,11 +16,13 @@ pub(super) struct Gather<'o, 'p> {
     pub(super) body: Writer<'o>,
     parts: PayloadParts<'p>,
     payload_bytes: u64,
+    /// Whether it says whom writes are charged to: the other side understands that.
+    pub(super) names_charged: bool,
 }
 
 impl<'o, 'p> Gather<'o, 'p> {
-    pub(super) fn new(out: &'o mut Vec<u8>) -> Self {
-        Self { body: Writer::new(out), parts: SmallVec::new(), payload_bytes: 0 }
+    pub(super) fn new(out: &'o mut Vec<u8>, names_charged: bool) -> Self {
+        Self { body: Writer::new(out), parts: SmallVec::new(), payload_bytes: 0, names_charged }
     }
 
     /// Appends a part to the payload and its length to the body.

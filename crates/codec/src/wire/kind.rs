@@ -76,6 +76,8 @@ numbered! {
         Scrub = 18,
         /// [`Verb::Check`](crate::verb::Verb::Check).
         Check = 19,
+        /// [`Verb::Update`](crate::verb::Verb::Update), and the user to whom it is charged.
+        UpdateFor = 20,
         /// [`PoolVerb::Query`](crate::pool::PoolVerb::Query).
         PoolQuery = 0x0101,
         /// [`PoolVerb::ContCreate`](crate::pool::PoolVerb::ContCreate).
@@ -183,7 +185,8 @@ impl AskKind {
     #[inline]
     pub fn since(self) -> Version {
         match self {
-            Self::Evicted
+            Self::UpdateFor
+            | Self::Evicted
             | Self::Leases
             | Self::ContQuota
             | Self::ContSetQuota

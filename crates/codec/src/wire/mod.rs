@@ -59,8 +59,8 @@ pub use system_frame::{
 };
 pub use version::Version;
 pub use welcome::{
-    FEATURE_ALONE, FEATURE_CHANGE, FEATURE_FILES, FEATURE_LEASES, FEATURE_NOT_FIRST, FEATURE_QUOTA, Refusal,
-    WELCOME_BYTES, Welcome,
+    FEATURE_ALONE, FEATURE_CHANGE, FEATURE_CHARGED, FEATURE_FILES, FEATURE_LEASES, FEATURE_NOT_FIRST,
+    FEATURE_QUOTA, Refusal, WELCOME_BYTES, Welcome,
 };
 
 use dolmen_types::crc32c;

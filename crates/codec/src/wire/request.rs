@@ -6,7 +6,7 @@ use super::field::{Field, too_big};
 use super::pool_verb::{put_pool_verb, read_pool_verb};
 use super::request_header::NO_TARGET;
 use super::tx::{put_prepare, read_prepare};
-use super::update::{put_update, read_update};
+use super::update::{put_update, read_update, read_update_for};
 use super::{AskKind, BadFrame, PoolSlot, REQUEST_HEADER_BYTES, RequestHeader, Version};
 use crate::transport::Ask;
 use crate::verb::{ContVerb, Incoming, List, Punch, Query, Verb};
@@ -31,6 +31,8 @@ pub struct Caller {
     pub push_acked: u64,
     /// Whether the answer is to come with a lease.
     pub wants_lease: bool,
+    /// Whether the other side understands whom writes are charged to; else that is left out.
+    pub names_charged: bool,
 }
 
 /// What a request that came in asks.
@@ -56,7 +58,7 @@ pub fn encode_request<'p>(
     caller: &Caller,
     ask: &'p Ask<'_>,
 ) -> Result<PayloadParts<'p>, Error> {
-    put_request(out, caller, |out| put_body(out, ask))
+    put_request(out, caller, |out| put_body(out, ask, caller.names_charged))
 }
 
 /// Appends a request whose body is what `put_body` appends.
@@ -103,7 +105,7 @@ fn seal<'p>(frame: &mut [u8], caller: &Caller, sent: Sent<'p>) -> Result<Payload
     if body.len() > FRAME_BODY_BYTES_MAX {
         return Err(too_big(body.len()));
     }
-    let Caller { version, token, head, pool, seen, push_acked, wants_lease } = *caller;
+    let Caller { version, token, head, pool, seen, push_acked, wants_lease, names_charged: _ } = *caller;
     let Sent { kind, target, cont, parts, payload_bytes } = sent;
     if version < kind.since() {
         return Err(Invalid::Argument.into());
@@ -128,8 +130,8 @@ fn seal<'p>(frame: &mut [u8], caller: &Caller, sent: Sent<'p>) -> Result<Payload
     Ok(parts)
 }
 
-fn put_body<'p>(out: &mut Vec<u8>, ask: &'p Ask<'_>) -> Result<Sent<'p>, Error> {
-    let mut w = Gather::new(out);
+fn put_body<'p>(out: &mut Vec<u8>, ask: &'p Ask<'_>, names_charged: bool) -> Result<Sent<'p>, Error> {
+    let mut w = Gather::new(out, names_charged);
     let (kind, target, cont) = match ask {
         Ask::Target(target, ..) if *target == NO_TARGET => return Err(Invalid::Argument.into()),
         Ask::Target(target, cont, verb) => (put_verb(&mut w, verb), *target, *cont),
@@ -142,10 +144,17 @@ fn put_body<'p>(out: &mut Vec<u8>, ask: &'p Ask<'_>) -> Result<Sent<'p>, Error> 
 #[inline]
 fn put_verb<'p>(w: &mut Gather<'_, 'p>, verb: &'p Verb<'_>) -> AskKind {
     match verb {
-        Verb::Update(update) => {
-            put_update(w, update);
-            AskKind::Update
-        }
+        Verb::Update(update) => match update.charged.filter(|_| w.names_charged) {
+            None => {
+                put_update(w, update);
+                AskKind::Update
+            }
+            Some(uid) => {
+                w.body.put(&uid);
+                put_update(w, update);
+                AskKind::UpdateFor
+            }
+        },
         Verb::Fetch(fetch) => {
             put_fetch(&mut w.body, fetch);
             AskKind::Fetch
@@ -253,6 +262,7 @@ fn read_verb<'p>(kind: AskKind, input: &mut Input<'_, 'p>, room_bytes: &mut usiz
     let r = &mut input.body;
     Some(match kind {
         AskKind::Update => Verb::Update(read_update(input)?),
+        AskKind::UpdateFor => Verb::Update(read_update_for(input)?),
         AskKind::Fetch => {
             let fetch;
             (fetch, *room_bytes) = read_fetch(r)?;

@@ -35,6 +35,7 @@ fn caller_of(version: Version) -> Caller {
         seen: Epoch(13),
         push_acked: 14,
         wants_lease: false,
+        names_charged: version >= Version::Two,
     }
 }
 
@@ -284,6 +285,14 @@ fn what_a_version_does_not_know_is_neither_sent_nor_taken_in_it() {
         refused(&system_sent(verb), done, &out);
     }
     assert_eq!(seen, 6);
+    // Whom a write is charged to is left out.
+    let mut out = Vec::new();
+    let charged = Ask::Target(TargetNo(0), ContNo(1), samples::charged());
+    encode_request(&mut out, &caller_of(Version::One), &charged).unwrap();
+    let mut plain = Vec::new();
+    let ask = Ask::Target(TargetNo(0), ContNo(1), samples::update());
+    encode_request(&mut plain, &caller_of(Version::One), &ask).unwrap();
+    assert_eq!(out, plain);
 }
 
 /// The column of a version's golden numbers.
@@ -295,7 +304,7 @@ fn of(version: Version) -> usize {
 fn every_number_of_a_message_is_pinned() {
     let asks: Vec<u16> = AskKind::ALL.iter().map(|kind| kind.number()).collect();
     let of_pool = (0x101..=0x11e).chain(0x120..=0x122).chain([0x301]);
-    let expected: Vec<u16> = (1..=19).chain(of_pool).chain(0x201..=0x20f).collect();
+    let expected: Vec<u16> = (1..=20).chain(of_pool).chain(0x201..=0x20f).collect();
     assert_eq!(asks, expected);
     let replies: Vec<u16> = ReplyKind::ALL.iter().map(|kind| kind.number()).collect();
     let expected: Vec<u16> = (0x8000..=0x800c)
@@ -478,8 +487,9 @@ fn a_question_to_the_daemon_is_one_in_slot_0() {
 
 #[test]
 fn what_no_frame_can_hold_is_refused_by_its_sender_as_a_target_would() {
-    let update =
-        |iods| Verb::Update(Update { oid: Oid::default(), dkey: Key::new(), cond: Cond::NONE, iods });
+    let update = |iods| {
+        Verb::Update(Update { oid: Oid::default(), dkey: Key::new(), cond: Cond::NONE, iods, charged: None })
+    };
     let iod = |value| UpdateIod { akey: Key::new(), cond: Cond::NONE, value };
     let punch = |scope| Verb::Punch(Punch { oid: Oid::default(), scope, cond: Cond::NONE });
     let key: Key = SmallVec::from_elem(1, 1 << 16);
@@ -594,7 +604,7 @@ fn a_value_that_is_the_whole_payload_moves_and_others_share_it() {
             value: NewValue::Single(Payload::Ref(bytes)),
         };
         let iods = values.iter().map(iod).collect();
-        let update = Update { oid: Oid::default(), dkey: Key::new(), cond: Cond::NONE, iods };
+        let update = Update { oid: Oid::default(), dkey: Key::new(), cond: Cond::NONE, iods, charged: None };
         let frame = sent(&Ask::Target(TargetNo(0), ContNo(1), Verb::Update(update)));
         let (header, body, payload) = cut(&frame).unwrap();
         let asked = decode_request_owned(&header, body, IoBuf::copy_of(payload)).unwrap();

@@ -18,7 +18,7 @@ const HOLE: u8 = 3;
 const UPDATE_IOD_BYTES_MIN: usize = Key::BYTES_MIN + Cond::BYTES_MIN + 1;
 
 pub(super) fn put_update<'p>(w: &mut Gather<'_, 'p>, update: &'p Update<'_>) {
-    let Update { oid, dkey, cond, iods } = update;
+    let Update { oid, dkey, cond, iods, charged: _ } = update;
     w.body.put(oid);
     w.body.put(cond);
     w.body.put(dkey);
@@ -61,7 +61,13 @@ pub(super) fn read_update<'p>(input: &mut Input<'_, 'p>) -> Option<Update<'p>> {
         let (akey, cond) = (Key::read(&mut input.body)?, Cond::read(&mut input.body)?);
         iods.push(UpdateIod { akey, cond, value: read_value(input)? });
     }
-    Some(Update { oid, dkey, cond, iods })
+    Some(Update { oid, dkey, cond, iods, charged: None })
+}
+
+/// The same behind the user to whom it is charged.
+pub(super) fn read_update_for<'p>(input: &mut Input<'_, 'p>) -> Option<Update<'p>> {
+    let uid = input.body.u32()?;
+    Some(Update { charged: Some(uid), ..read_update(input)? })
 }
 
 #[inline]
@@ -119,6 +125,8 @@ impl Field for Punch {
 /// What a mutation is. Persistent: never renumber.
 const UPDATE: u8 = 0;
 const PUNCH: u8 = 1;
+/// An update behind the user to whom it is charged.
+const UPDATE_FOR: u8 = 2;
 
 /// A punch of an object is the shortest mutation.
 pub(super) const MUTATION_BYTES_MIN: usize = 1 + Punch::BYTES_MIN;
@@ -126,7 +134,13 @@ pub(super) const MUTATION_BYTES_MIN: usize = 1 + Punch::BYTES_MIN;
 pub(super) fn put_mutation<'p>(w: &mut Gather<'_, 'p>, mutation: &'p Mutation<'_>) {
     match mutation {
         Mutation::Update(update) => {
-            w.body.put(&UPDATE);
+            match update.charged.filter(|_| w.names_charged) {
+                None => w.body.put(&UPDATE),
+                Some(uid) => {
+                    w.body.put(&UPDATE_FOR);
+                    w.body.put(&uid);
+                }
+            }
             put_update(w, update);
         }
         Mutation::Punch(punch) => {
@@ -139,6 +153,7 @@ pub(super) fn put_mutation<'p>(w: &mut Gather<'_, 'p>, mutation: &'p Mutation<'_
 pub(super) fn read_mutation<'p>(input: &mut Input<'_, 'p>) -> Option<Mutation<'p>> {
     Some(match input.body.u8()? {
         UPDATE => Mutation::Update(read_update(input)?),
+        UPDATE_FOR => Mutation::Update(read_update_for(input)?),
         PUNCH => Mutation::Punch(Punch::read(&mut input.body)?),
         _ => return None,
     })

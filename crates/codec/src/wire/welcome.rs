@@ -61,6 +61,9 @@ pub const FEATURE_LEASES: u64 = 32;
 /// [`Error::QuotaLimit`](dolmen_types::Error::QuotaLimit). An engine that does not say it closes the connection on which they are
 /// asked for; a client that does not is told that the pool is full.
 pub const FEATURE_QUOTA: u64 = 128;
+/// A feature of an engine: writes may say whom they are charged to ([`Update::charged`](crate::verb::Update::charged)). Who does not
+/// say it closes the connection on which that is said.
+pub const FEATURE_CHARGED: u64 = 256;
 /// A feature of an engine: files of containers can be used by way of it ([`PoolVerb::Files`](crate::pool::PoolVerb::Files)). Who
 /// does not say it closes the connection on which that is asked.
 pub const FEATURE_FILES: u64 = 64;
@@ -172,6 +175,12 @@ impl Welcome {
     #[must_use]
     pub fn knows_quota(&self) -> bool {
         self.features & FEATURE_QUOTA != 0
+    }
+
+    /// Whether who says this understands whom writes are charged to.
+    #[must_use]
+    pub fn knows_charged(&self) -> bool {
+        self.features & FEATURE_CHARGED != 0
     }
 
     /// Encodes the record.

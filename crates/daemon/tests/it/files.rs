@@ -4,12 +4,13 @@ use crate::access::{OTHER_GID, UID, allow, connect, stranger};
 use crate::bystander::Bystander;
 use crate::child::until;
 use crate::common::{Served, Way};
+use dolmen_client::quota::Limits;
 use dolmen_client::{Container, FilesAsk, FilesReply, Pool};
 use dolmen_codec::pool::ContName;
 use dolmen_codec::wire::PoolAccess;
 use dolmen_dfs::{Dfs, Follow, FormatOptions, MountOptions, OpenOptions, SetAttrs};
 use dolmen_env::{Rng, user_id};
-use dolmen_types::{Error, Label, PropId, PropValue};
+use dolmen_types::{Epoch, Error, Label, PropId, PropValue};
 
 const ROOT: u64 = 1;
 const EPERM: i32 = 1;
@@ -206,6 +207,43 @@ fn modes_decide_by_whom_the_kernel_names_whatever_a_request_says() {
     let set = |name: &str| guest.ask(21, roots, &[words(&[1, 0]), text(name), vec![b'v']].concat());
     assert_eq!(set("user.a").map(drop), Ok(()));
     assert_eq!([set("trusted.a"), set("security.a")], [Err(EPERM), Err(EPERM)]);
+}
+
+#[test]
+fn what_a_guest_writes_is_charged_to_the_owner_of_the_file() {
+    const EDQUOT: i32 = 122;
+    let Some(shared) = Shared::new() else { return };
+    let guest = shared.guest();
+    let limits = Limits { bytes: 100_000, files: 2 };
+    shared.cont.set_quota(Some(UID), limits).unwrap();
+    let bytes_of = |uid| {
+        shared.cont.aggregate(Epoch::ZERO).unwrap();
+        let users = shared.cont.quota().unwrap().users;
+        users.iter().find(|user| user.uid == uid).map_or((0, 0), |user| (user.used.bytes, user.used.files))
+    };
+    let of_root = bytes_of(0);
+    let tmp = guest.lookup(ROOT, "tmp").unwrap();
+    let made = guest.create(tmp, "mine").unwrap();
+    let (mine, handle) = (long(&made, 0), long(&made, 128));
+    guest.write(mine, handle, &[1; 60_000]).unwrap();
+    assert_eq!((bytes_of(UID), bytes_of(0)), ((60_000, 1), of_root));
+    // Into a file of root's, which anybody may write to.
+    let dfs = Dfs::mount(&shared.cont, &MountOptions { shared: true, ..MountOptions::default() }).unwrap();
+    dfs.set_attrs("tmp/roots", &SetAttrs { mode: Some(0o666), ..SetAttrs::KEEP }, Follow::Yes).unwrap();
+    let roots = guest.lookup(tmp, "roots").unwrap();
+    let open = guest.open(roots, 2).unwrap();
+    guest.write(roots, open, &[2; 70_000]).unwrap();
+    assert_eq!((bytes_of(UID), bytes_of(0)), ((60_000, 1), (of_root.0 + 70_000, of_root.1)));
+    let made = guest.create(tmp, "second").unwrap();
+    let (second, handle) = (long(&made, 0), long(&made, 128));
+    assert_eq!(guest.write(second, handle, &[3; 50_000]), Err(EDQUOT));
+    assert_eq!(guest.create(tmp, "third"), Err(EDQUOT));
+    assert_eq!(guest.write(roots, open, &[2; 80_000]).map(drop), Ok(()), "he is not the one who is charged");
+    // Of his own, root writes on his account.
+    let his = dfs.open("tmp/second", &OpenOptions::WRITE).unwrap();
+    assert_eq!(his.write_at(0, &[4; 50_000]).unwrap_err().errno(), EDQUOT);
+    his.write_at(0, &[4; 40_000]).unwrap();
+    assert_eq!(bytes_of(UID), (100_000, 2));
 }
 
 #[test]

@@ -3,13 +3,15 @@
 use crate::bystander::{Bystander, CONT, POOL};
 use crate::child::ChildDaemon;
 use crate::common::{Scratch, Way};
-use crate::raw::{Raw, update};
+use crate::raw::{Opened, Raw, update};
 use dolmen_codec::acl::Acl;
-use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
 use dolmen_codec::quota::Limits;
+use dolmen_codec::verb::{Mutation, Update, Verb};
 use dolmen_codec::wire::{FEATURE_QUOTA, Version};
 use dolmen_codec::{Answer, Ask};
-use dolmen_types::{Credentials, Error, PropId, PropValue, Props, TargetNo};
+use dolmen_types::{Credentials, Epoch, Error, PropId, PropValue, Props, TargetNo, TxId};
+use std::collections::BTreeMap;
 
 const UID: u32 = 4_200_042;
 
@@ -80,5 +82,68 @@ fn who_knows_no_quotas_is_told_that_the_pool_is_full() {
             assert_eq!((report.limits.bytes, report.users.len()), (100, 1));
         }
     }
+    daemon.assert_sound();
+}
+
+/// An update that is charged to a user, if it is heard.
+fn charged(opened: Opened, dkey: &[u8], value: &[u8], uid: u32) -> Update<'static> {
+    let Ask::Target(_, _, Verb::Update(update)) = update(opened, dkey, value) else { panic!("an update") };
+    Update { charged: Some(uid), ..update }
+}
+
+#[test]
+fn whom_a_write_is_charged_to_is_heard_of_who_administers_the_container_and_of_nobody_else() {
+    const OTHER: u32 = 4_200_099;
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let operator = Bystander::first(daemon.link(Way::Socket));
+    operator.pool.set_props(&Props::from([(PropId::PO_ACL, list(&["A::4200042@:r"]))])).unwrap();
+    let mut expected: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut dkey = 0_u32;
+    let bytes_of = || {
+        operator.cont.aggregate(Epoch::ZERO).unwrap();
+        let users = operator.cont.quota().unwrap().users;
+        users
+            .iter()
+            .map(|user| (user.uid, user.used.bytes))
+            .filter(|user| user.1 > 0)
+            .collect::<BTreeMap<_, _>>()
+    };
+    let before = bytes_of();
+    for (letters, version, is_heard) in [
+        ("rw", Version::NEWEST, false),
+        ("rwT", Version::NEWEST, true),
+        ("rwtaAo", Version::NEWEST, false),
+        // Which says it to nobody.
+        ("rwT", Version::One, false),
+    ] {
+        let acl = list(&[&format!("A::4200042@:{letters}")]);
+        operator.cont.set_props(&Props::from([(PropId::CO_ACL, acl)])).unwrap();
+        let mut raw = Raw::connect_with(&daemon, Way::Tcp, (version, FEATURE_QUOTA));
+        raw.cred = Credentials { uid: UID, gid: 4_200_043, project: 0 };
+        let opened = raw.open(POOL, CONT);
+        dkey += 1;
+        let single = charged(opened, &dkey.to_le_bytes(), &[1; 100], OTHER);
+        assert!(raw.ask(opened, &Ask::Target(TargetNo(0), opened.cont, Verb::Update(single))).is_ok());
+        dkey += 1;
+        let Ok(Answer::Pool(PoolReply::Epoch(begin))) = raw.ask(opened, &Ask::Pool(PoolVerb::TxBegin)) else {
+            panic!("an epoch")
+        };
+        let mutations = vec![Mutation::Update(charged(opened, &dkey.to_le_bytes(), &[1; 50], OTHER))];
+        let (tx, parts) = (TxId { client: u128::from(dkey), begin }, vec![(TargetNo(0), mutations)]);
+        let commit = TxCommit { cont: opened.cont, tx, epoch: begin, parts };
+        assert!(raw.ask(opened, &Ask::Pool(PoolVerb::TxCommit(commit))).is_ok());
+        *expected.entry(if is_heard { OTHER } else { UID }).or_default() += 150;
+        let mut now = bytes_of();
+        now.retain(|uid, _| !before.contains_key(uid));
+        assert_eq!(now, expected, "{letters}, {version:?}");
+    }
+    // Who runs the engine.
+    let object = operator.object.clone().charged_to(OTHER);
+    object.put(dolmen_client::At::Latest, b"operator's", b"a", &[1; 7]).unwrap();
+    assert_eq!(bytes_of()[&OTHER], expected[&OTHER] + 7);
+    operator.cont.set_quota(Some(OTHER), Limits { bytes: 200, files: 0 }).unwrap();
+    let refused = object.put(dolmen_client::At::Latest, b"more", b"a", &[1; 100]);
+    assert_eq!(refused, Err(Error::QuotaLimit), "by the limit of whom it would be charged to");
     daemon.assert_sound();
 }

@@ -459,7 +459,7 @@ fn engines_that_start_open_what_they_have_before_anybody_asks() {
     let written = || {
         let value = NewValue::Single(Payload::Owned(IoBuf::copy_of(b"v")));
         let iods = [UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }].into_iter().collect();
-        let update = Update { oid, dkey: Key::from_slice(b"k"), cond: Cond::NONE, iods };
+        let update = Update { oid, dkey: Key::from_slice(b"k"), cond: Cond::NONE, iods, charged: None };
         let ask = Ask::Target(TargetNo(TARGETS), no, Verb::Update(update));
         door.call(Request { token: 1, head: Head { cred: CRED, ..Head::default() }, ask }).result
     };

@@ -162,6 +162,7 @@ impl Raw {
             seen: Epoch::ZERO,
             push_acked: 0,
             wants_lease: false,
+            names_charged: self.version >= Version::Two,
         }
     }
 
@@ -309,6 +310,7 @@ fn written(opened: Opened, dkey: &[u8], value: NewValue<'static>) -> Ask<'static
         dkey: Key::from_slice(dkey),
         cond: Cond::NONE,
         iods: [iod].into_iter().collect(),
+        charged: None,
     };
     Ask::Target(TargetNo(0), opened.cont, Verb::Update(update))
 }

@@ -25,7 +25,13 @@ fn id(client: u64, sequence: u64) -> RequestId {
 fn put(dkey: &str, cond: Cond, value: &[u8]) -> Update<'static> {
     let value = NewValue::Single(Payload::Owned(IoBuf::copy_of(value)));
     let iod = UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value };
-    Update { oid: oid(), dkey: Key::from_slice(dkey.as_bytes()), cond, iods: [iod].into_iter().collect() }
+    Update {
+        oid: oid(),
+        dkey: Key::from_slice(dkey.as_bytes()),
+        cond,
+        iods: [iod].into_iter().collect(),
+        charged: None,
+    }
 }
 
 /// A client's write: run twice, it would be refused.

@@ -686,7 +686,7 @@ fn a_request_is_known_again_after_a_daemon_that_nobody_was_connected_to() {
     let insert = |head| {
         let (oid, dkey) = (crate::raw::oid(), Key::from_slice(b"k"));
         let iods = [single(b"value")].into_iter().collect();
-        let update = Verb::Update(Update { oid, dkey, cond: Cond::DKEY_INSERT, iods });
+        let update = Verb::Update(Update { oid, dkey, cond: Cond::DKEY_INSERT, iods, charged: None });
         remote.call(Request { token: 0, head, ask: Ask::Target(TargetNo(0), cont.no(), update) }).result
     };
     let first = insert(head);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 fn put(oid: Oid, dkey: &[u8]) -> Mutation<'static> {
     let value = NewValue::Single(Payload::Ref(b"value"));
     let iods = smallvec![UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }];
-    Mutation::Update(Update { oid, dkey: Key::from_slice(dkey), cond: Cond::NONE, iods })
+    Mutation::Update(Update { oid, dkey: Key::from_slice(dkey), cond: Cond::NONE, iods, charged: None })
 }
 
 /// Prepares a transaction that writes one value here.

@@ -138,7 +138,13 @@ fn run_step(rig: &mut Rig, step: &Step, last: Epoch) -> Result<Option<Epoch>, Er
             let update = |object| {
                 let iod = UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value: single(value) };
                 let dkey = Key::from_slice(&[*dkey]);
-                Mutation::Update(Update { oid: oid(object), dkey, cond: Cond::NONE, iods: smallvec![iod] })
+                Mutation::Update(Update {
+                    oid: oid(object),
+                    dkey,
+                    cond: Cond::NONE,
+                    iods: smallvec![iod],
+                    charged: None,
+                })
             };
             rig.commit(vec![update(1), update(2)]).map(Some)
         }

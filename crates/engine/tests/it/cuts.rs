@@ -24,7 +24,7 @@ fn get(rig: &mut Rig, dkey: u16) -> Option<Vec<u8>> {
 fn update(dkey: &[u8; 2], value: &'static [u8]) -> Update<'static> {
     let value = NewValue::Single(Payload::Ref(value));
     let iod = UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value };
-    Update { oid: oid(1), dkey: Key::from_slice(dkey), cond: Cond::NONE, iods: smallvec![iod] }
+    Update { oid: oid(1), dkey: Key::from_slice(dkey), cond: Cond::NONE, iods: smallvec![iod], charged: None }
 }
 
 /// Without a checkpoint, which flushes all names there are.

@@ -16,7 +16,13 @@ const MANY: u64 = 66_000;
 fn put(dkey: &[u8]) -> Mutation<'static> {
     let value = NewValue::Single(Payload::Ref(b"v"));
     let iods = smallvec![UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }];
-    Mutation::Update(Update { oid: oid(1), dkey: Key::from_slice(dkey), cond: Cond::NONE, iods })
+    Mutation::Update(Update {
+        oid: oid(1),
+        dkey: Key::from_slice(dkey),
+        cond: Cond::NONE,
+        iods,
+        charged: None,
+    })
 }
 
 fn rig(no: u16) -> Rig {

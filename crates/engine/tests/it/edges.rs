@@ -17,7 +17,7 @@ const LARGE_BYTES: usize = 20_000;
 fn update(value: &[u8]) -> Update<'_> {
     let value = NewValue::Single(Payload::Ref(value));
     let iods = smallvec![UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }];
-    Update { oid: oid(1), dkey: Key::from_slice(&[1]), cond: Cond::NONE, iods }
+    Update { oid: oid(1), dkey: Key::from_slice(&[1]), cond: Cond::NONE, iods, charged: None }
 }
 
 fn tx(epoch: Epoch) -> TxId {

@@ -29,6 +29,7 @@ fn update(dkey: u8, value: &[u8]) -> Verb<'_> {
         dkey: Key::from_slice(&[dkey]),
         cond: Cond::NONE,
         iods: smallvec![iod],
+        charged: None,
     })
 }
 

@@ -187,7 +187,8 @@ fn no_checkpoint_carries_a_damaged_transaction_on() {
         let tx = TxId { client: 9, begin: store.rig.put(oid(2), b"d", b"a", b"before").unwrap().next() };
         let value = NewValue::Single(Payload::Ref(b"prepared"));
         let iods = smallvec![UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value }];
-        let update = Update { oid: oid(1), dkey: Key::from_slice(b"dk"), cond: Cond::NONE, iods };
+        let update =
+            Update { oid: oid(1), dkey: Key::from_slice(b"dk"), cond: Cond::NONE, iods, charged: None };
         let prepare = Prepare {
             tx,
             epoch: tx.begin,

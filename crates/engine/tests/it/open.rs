@@ -24,7 +24,10 @@ fn commit(rig: &mut Rig, tx: Epoch, object: u64, dkey: u64) -> Result<Epoch, Err
     let value = NewValue::Single(Payload::Ref(b"mine"));
     let iods = smallvec![UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }];
     let dkey = Key::from_slice(&dkey.to_le_bytes());
-    rig.commit_at(tx, vec![Mutation::Update(Update { oid: oid(object), dkey, cond: Cond::NONE, iods })])
+    rig.commit_at(
+        tx,
+        vec![Mutation::Update(Update { oid: oid(object), dkey, cond: Cond::NONE, iods, charged: None })],
+    )
 }
 
 /// What others do meanwhile, on an object of their own: each writes a key and reads another.

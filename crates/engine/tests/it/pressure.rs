@@ -68,7 +68,7 @@ fn the_log_stays_bounded_when_nobody_does_the_background_work() {
                 let value = NewValue::Single(Payload::Ref(&value));
                 let iod = UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value };
                 let (oid, dkey) = (oid(1), Key::from_slice(&dkey));
-                let update = Update { oid, dkey, cond: Cond::NONE, iods: smallvec![iod] };
+                let update = Update { oid, dkey, cond: Cond::NONE, iods: smallvec![iod], charged: None };
                 rig.commit(vec![Mutation::Update(update)]).unwrap();
             } else {
                 rig.put(oid(1), &dkey, b"a", &value).unwrap();

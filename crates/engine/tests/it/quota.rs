@@ -178,6 +178,59 @@ fn users_are_charged_what_they_write() {
     assert_eq!(after, used);
 }
 
+/// What users have, with what is prepared.
+fn by_user(rig: &mut Rig) -> Vec<(u32, u64)> {
+    let mut all = BTreeMap::new();
+    for (uid, charge) in rig.target.as_mut().unwrap().charges(rig.cont).unwrap() {
+        *all.entry(uid).or_insert(0) += charge.bytes;
+    }
+    all.into_iter().collect()
+}
+
+fn charged(uid: u32, mutation: Mutation<'static>) -> Mutation<'static> {
+    let Mutation::Update(update) = mutation else { panic!("an update") };
+    Mutation::Update(Update { charged: Some(uid), ..update })
+}
+
+#[test]
+fn who_is_named_is_charged_in_the_place_of_who_writes() {
+    let mut rig = Rig::with_config(Media::Block, Durability::Power, small_config());
+    let mut limits = quota(0, 0);
+    assert!(limits.set(Some(7), Limits { bytes: 9000, files: 0 }));
+    account(&mut rig, limits.clone());
+    let put_for = |rig: &mut Rig, uid, dkey: &[u8], bytes| {
+        let Mutation::Update(update) = charged(uid, put_sized(dkey, 1, bytes)) else { panic!("an update") };
+        rig.ask(Verb::Update(update)).map(drop)
+    };
+    // Into the log, and into bulk.
+    put_for(&mut rig, 7, b"small", 1000).unwrap();
+    put_for(&mut rig, 7, b"large", 7000).unwrap();
+    put_for(&mut rig, 8, b"other", 3000).unwrap();
+    assert_eq!(put_for(&mut rig, 7, b"more", 1001), Err(Error::QuotaLimit));
+    rig.put(oid(1), b"mine", b"a", &[1; 2000]).unwrap();
+    assert_eq!(by_user(&mut rig), [(0, 2000), (7, 8000), (8, 3000)]);
+    // Several users in one transaction, of whom one has no room: nothing of it is there.
+    let both =
+        |bytes| vec![put(b"t", 1), charged(7, put_sized(b"u", 1, bytes)), charged(9, put_sized(b"v", 1, 50))];
+    assert_eq!(rig.commit(both(1001)), Err(Error::QuotaLimit));
+    assert_eq!(by_user(&mut rig), [(0, 2000), (7, 8000), (8, 3000)]);
+    rig.commit(both(1000)).unwrap();
+    let all = [(0, 2010), (7, 9000), (8, 3000), (9, 50)];
+    assert_eq!(by_user(&mut rig), all);
+    // At his limit his own is written over by whom it may, and what is another's is not replaced for him.
+    put_for(&mut rig, 7, b"small", 1000).unwrap();
+    assert_eq!(put_for(&mut rig, 7, b"other", 10), Err(Error::QuotaLimit));
+    for plan in [CrashPlan::Process, CrashPlan::None] {
+        rig.crash(plan);
+        account(&mut rig, limits.clone());
+        rig.aggregate();
+        assert_eq!(by_user(&mut rig), all, "{plan:?}");
+    }
+    rig.close_and_reopen();
+    assert_eq!(by_user(&mut rig), all);
+    rig.assert_clean();
+}
+
 fn put(dkey: &[u8], fill: u8) -> Mutation<'static> {
     put_sized(dkey, fill, 10)
 }
@@ -185,7 +238,13 @@ fn put(dkey: &[u8], fill: u8) -> Mutation<'static> {
 fn put_sized(dkey: &[u8], fill: u8, bytes: usize) -> Mutation<'static> {
     let value = NewValue::Single(Payload::Owned(dolmen_types::IoBuf::copy_of(&vec![fill; bytes])));
     let iods = smallvec![UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }];
-    Mutation::Update(Update { oid: oid(1), dkey: Key::from_slice(dkey), cond: Cond::NONE, iods })
+    Mutation::Update(Update {
+        oid: oid(1),
+        dkey: Key::from_slice(dkey),
+        cond: Cond::NONE,
+        iods,
+        charged: None,
+    })
 }
 
 /// One version that was written: when, under which key, and how long; 0 for a removal.

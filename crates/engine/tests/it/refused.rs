@@ -54,7 +54,7 @@ fn values(dkey: &[u8], count: u32) -> Update<'static> {
         value: NewValue::Single(Payload::Ref(&[7; 1000])),
     };
     let iods = (0..count).map(iod).collect();
-    Update { oid: oid(1), dkey: Key::from_slice(dkey), cond: Cond::NONE, iods }
+    Update { oid: oid(1), dkey: Key::from_slice(dkey), cond: Cond::NONE, iods, charged: None }
 }
 
 /// The same as a transaction of this target alone.
@@ -99,7 +99,8 @@ fn every_update_up_to_a_size_finds_room_for_what_goes_before_it() {
             value: NewValue::Single(Payload::Ref(&value)),
         };
         let dkey = Key::from_slice(&size.to_le_bytes());
-        let update = Update { oid: oid(1), dkey, cond: Cond::NONE, iods: (0..17).map(iod).collect() };
+        let update =
+            Update { oid: oid(1), dkey, cond: Cond::NONE, iods: (0..17).map(iod).collect(), charged: None };
         match rig.complete_as(stranger(size), Verb::Update(update)).result {
             Ok(_) => {
                 stored += 1;

@@ -48,7 +48,7 @@ fn write(rig: &mut Rig, head: Head, dkey: u128, cond: Cond, value: &[u8]) -> Res
         value: NewValue::Single(Payload::Ref(value)),
     };
     let dkey = Key::from_slice(&dkey.to_le_bytes());
-    let update = Update { oid: oid(1), dkey, cond, iods: smallvec![iod] };
+    let update = Update { oid: oid(1), dkey, cond, iods: smallvec![iod], charged: None };
     match rig.complete_as(head, Verb::Update(update)).result? {
         Reply::Written(epoch) => Ok(epoch),
         other => panic!("{other:?}"),
@@ -214,7 +214,8 @@ fn wherever_a_write_is_cut_short_its_repetition_has_its_result_or_runs_once() {
             value: NewValue::Single(Payload::Ref(value)),
         };
         let dkey = Key::from_slice(&client.to_le_bytes());
-        let update = Update { oid: oid(1), dkey, cond: Cond::DKEY_INSERT, iods: smallvec![iod] };
+        let update =
+            Update { oid: oid(1), dkey, cond: Cond::DKEY_INSERT, iods: smallvec![iod], charged: None };
         run(asks(uid, client, 1, 1), Verb::Update(update));
     };
     let value = |client: u128| {

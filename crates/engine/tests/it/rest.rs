@@ -76,7 +76,8 @@ fn read_in(rig: &mut Rig, tx: Epoch, dkey: u8) -> Result<Option<Vec<u8>>, Error>
 fn commit_at(rig: &mut Rig, tx: Epoch, dkey: u8, value: &[u8]) -> Result<Epoch, Error> {
     let value = NewValue::Single(Payload::Ref(value));
     let iods = smallvec![UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }];
-    let update = Update { oid: oid(1), dkey: Key::from_slice(&[dkey]), cond: Cond::NONE, iods };
+    let update =
+        Update { oid: oid(1), dkey: Key::from_slice(&[dkey]), cond: Cond::NONE, iods, charged: None };
     rig.commit_at(tx, vec![Mutation::Update(update)])
 }
 

@@ -215,7 +215,7 @@ impl Rig {
         value: NewValue<'_>,
     ) -> Result<Epoch, Error> {
         let iod = UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value };
-        let update = Update { oid, dkey: Key::from_slice(dkey), cond, iods: smallvec![iod] };
+        let update = Update { oid, dkey: Key::from_slice(dkey), cond, iods: smallvec![iod], charged: None };
         match self.ask(Verb::Update(update))? {
             Reply::Written(epoch) => Ok(epoch),
             other => panic!("{other:?}"),

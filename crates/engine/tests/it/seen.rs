@@ -21,7 +21,7 @@ fn update(dkey: u8, cond: Cond) -> Update<'static> {
     let akey = Key::from_slice(b"a");
     let value = NewValue::Single(Payload::Ref(b"value"));
     let iods = smallvec![UpdateIod { akey, cond: Cond::NONE, value }];
-    Update { oid: oid(1), dkey: Key::from_slice(&[dkey]), cond, iods }
+    Update { oid: oid(1), dkey: Key::from_slice(&[dkey]), cond, iods, charged: None }
 }
 
 fn punch(dkey: u8) -> Punch {

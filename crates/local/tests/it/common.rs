@@ -97,6 +97,7 @@ pub(crate) fn put(dkey: u64, value: &[u8]) -> Verb<'_> {
             cond: Cond::NONE,
             value: NewValue::Single(Payload::Ref(value)),
         }],
+        charged: None,
     })
 }
 

@@ -14,7 +14,13 @@ fn owned(verb: Verb<'_>) -> Verb<'static> {
     let dolmen_codec::verb::NewValue::Single(payload) = iod.value else { unreachable!("a single value") };
     let value = dolmen_codec::verb::NewValue::Single(Payload::into_owned(payload));
     let iods = smallvec::smallvec![dolmen_codec::verb::UpdateIod { akey: iod.akey, cond: iod.cond, value }];
-    Verb::Update(dolmen_codec::verb::Update { oid: update.oid, dkey: update.dkey, cond: update.cond, iods })
+    Verb::Update(dolmen_codec::verb::Update {
+        oid: update.oid,
+        dkey: update.dkey,
+        cond: update.cond,
+        iods,
+        charged: None,
+    })
 }
 
 #[test]

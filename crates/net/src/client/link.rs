@@ -849,7 +849,10 @@ impl State {
         self.check_known(ask)?;
         let wants_lease = self.wants_lease(id);
         let push_acked = self.leases.handled();
-        let caller = Caller { version, token: id, head: *head, pool: slot, seen, push_acked, wants_lease };
+        let names_charged = self.session.as_ref().is_some_and(|session| session.welcome.knows_charged());
+        let head = *head;
+        let caller =
+            Caller { version, token: id, head, pool: slot, seen, push_acked, wants_lease, names_charged };
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
         let encoded = encode_request(&mut scratch, &caller, ask);
@@ -937,6 +940,7 @@ impl State {
             seen: Epoch::ZERO,
             push_acked: 0,
             wants_lease: false,
+            names_charged: false,
         };
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();

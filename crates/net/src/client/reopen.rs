@@ -125,7 +125,8 @@ impl Session {
 
     fn caller(&self, attached: &Attached, token: u64, pool: PoolSlot) -> Caller {
         let (version, head) = (self.welcome.version, attached.head);
-        Caller { version, token, head, pool, seen: Epoch::ZERO, push_acked: 0, wants_lease: false }
+        let (wants_lease, names_charged) = (false, false);
+        Caller { version, token, head, pool, seen: Epoch::ZERO, push_acked: 0, wants_lease, names_charged }
     }
 
     /// Takes the answer to a question for a pool.

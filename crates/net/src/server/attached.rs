@@ -11,9 +11,11 @@ use super::leases::{Leases, Place};
 use super::locks::Locks;
 use super::rights::{Need, Rights, may_open};
 use super::worker::Shared;
+use dolmen_codec::acl::perm;
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::lock::{LockAction, LockAsk, LockFamily, LockKind, LockReply};
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
+use dolmen_codec::verb::{Mutation, Verb};
 use dolmen_codec::{Answer, Ask, Transport};
 use dolmen_env::{Clock, RealClock};
 use dolmen_types::{ContNo, Error, PropId, PropValue, Result, Uuid};
@@ -167,6 +169,28 @@ impl Attached {
         match verb {
             PoolVerb::ContCreate { props, .. } => self.rights.own(props),
             _ => Ok(()),
+        }
+    }
+
+    /// Has charged who asks, unless he may say who else is: whoever may do everything, and who may set limits of the container's
+    /// users.
+    ///
+    /// REQUIRES: it may be begun.
+    #[inline]
+    pub(super) fn settle_charged(&self, ask: &mut Ask<'_>) {
+        let Rights::Listed { .. } = self.rights else { return };
+        let may_say = |cont: ContNo| self.conts.get(&cont).is_some_and(|perms| perms & perm::SET_PROP != 0);
+        match ask {
+            Ask::Target(_, cont, Verb::Update(update)) if !may_say(*cont) => update.charged = None,
+            Ask::Pool(PoolVerb::TxCommit(commit)) if !may_say(commit.cont) => {
+                let mutations = commit.parts.iter_mut().flat_map(|(_, mutations)| mutations);
+                mutations.for_each(|mutation| match mutation {
+                    Mutation::Update(update) => update.charged = None,
+                    Mutation::Punch(_) => {}
+                });
+            }
+            // Steps of transactions are for who may do everything.
+            _ => {}
         }
     }
 

@@ -367,7 +367,7 @@ impl Conn {
             let payload = under_way.payload.insert(Arc::new(payload));
             decode_request_shared(header, self.requests.body(), Arc::clone(payload))
         };
-        let Asked { ask, room_bytes } = asked.map_err(|bad| shared.bad_frame(&under_way, bad))?;
+        let Asked { mut ask, room_bytes } = asked.map_err(|bad| shared.bad_frame(&under_way, bad))?;
         let Some(attached) = self.attached(header.pool) else {
             return self.refuse(shared, under_way, Failure::NoPermission);
         };
@@ -378,6 +378,7 @@ impl Conn {
         if let Err(error) = attached.check(&ask) {
             return self.refuse(shared, under_way, error);
         }
+        attached.settle_charged(&mut ask);
         let room_bytes = match &ask {
             Ask::Target(_, _, Verb::List(list)) => list_bytes(list),
             Ask::Target(..) => room_bytes,

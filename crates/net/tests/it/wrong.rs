@@ -18,7 +18,7 @@ fn oid() -> Oid {
 fn update() -> Request<'static> {
     let value = NewValue::Single(Payload::Owned(IoBuf::zeroed(LARGE)));
     let iods = [UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }].into_iter().collect();
-    let update = Update { oid: oid(), dkey: Key::from_slice(b"d"), cond: Cond::NONE, iods };
+    let update = Update { oid: oid(), dkey: Key::from_slice(b"d"), cond: Cond::NONE, iods, charged: None };
     Request { token: 1, head: Head::default(), ask: Ask::Target(TargetNo(0), CONT, Verb::Update(update)) }
 }
 

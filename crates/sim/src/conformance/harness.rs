@@ -79,7 +79,7 @@ pub(crate) fn hole(akey: &[u8], extents: &[(u64, u64)]) -> UpdateIod<'static> {
 }
 
 pub(crate) fn update(oid: Oid, dkey: &[u8], cond: Cond, iods: Vec<UpdateIod<'static>>) -> Mutation<'static> {
-    Mutation::Update(Update { oid, dkey: Key::from_slice(dkey), cond, iods: iods.into() })
+    Mutation::Update(Update { oid, dkey: Key::from_slice(dkey), cond, iods: iods.into(), charged: None })
 }
 
 pub(crate) fn punch(oid: Oid, scope: PunchScope, cond: Cond) -> Mutation<'static> {

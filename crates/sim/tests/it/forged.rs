@@ -158,7 +158,8 @@ fn put_record(targets: &Targets<Model>, no: u64, akey: &[u8], record: Vec<u8>) {
     let value = NewValue::Single(Payload::Owned(IoBuf::copy_of(&record)));
     let iods = smallvec![UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value }];
     let oid = Oid::new(ObjectType::DkeyUint64, ObjectClass::S1, 0, 1);
-    let update = Update { oid, dkey: Key::from_slice(&no.to_le_bytes()), cond: Cond::NONE, iods };
+    let update =
+        Update { oid, dkey: Key::from_slice(&no.to_le_bytes()), cond: Cond::NONE, iods, charged: None };
     let op = Op { token: 0, head: Head::default(), cont: ContNo::SYSTEM, verb: Verb::Update(update) };
     targets.call(TargetNo(0), op).result.unwrap();
 }
@@ -379,7 +380,7 @@ fn listed_from(
             let value = NewValue::Single(Payload::Owned(IoBuf::copy_of(b"x")));
             iods.push(UpdateIod { akey, cond: Cond::NONE, value });
         }
-        ask(Verb::Update(Update { oid, dkey, cond: Cond::NONE, iods })).unwrap();
+        ask(Verb::Update(Update { oid, dkey, cond: Cond::NONE, iods, charged: None })).unwrap();
     }
     let (mut items, mut anchor) = (Vec::new(), start);
     while !anchor.is_eof() {

@@ -91,7 +91,13 @@ fn oid(number: u64) -> Oid {
 
 fn update(number: u64, dkey: &[u8], akey: &[u8], value: NewValue<'static>) -> Verb<'static> {
     let iods = smallvec![UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value }];
-    Verb::Update(Update { oid: oid(number), dkey: Key::from_slice(dkey), cond: Cond::NONE, iods })
+    Verb::Update(Update {
+        oid: oid(number),
+        dkey: Key::from_slice(dkey),
+        cond: Cond::NONE,
+        iods,
+        charged: None,
+    })
 }
 
 fn single(bytes: usize) -> NewValue<'static> {

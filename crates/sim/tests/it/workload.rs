@@ -206,7 +206,7 @@ fn mutation((write, must_exist): &(Write, Option<bool>)) -> Mutation<'static> {
                 .map_or(Cond::NONE, |exists| if exists { Cond::AKEY_UPDATE } else { Cond::AKEY_INSERT });
             let value = NewValue::Single(Payload::Owned(IoBuf::copy_of(&value(*id))));
             let iods = smallvec![UpdateIod { akey: item.akey.clone(), cond: Cond::NONE, value }];
-            Mutation::Update(Update { oid: item.oid, dkey: item.dkey.clone(), cond, iods })
+            Mutation::Update(Update { oid: item.oid, dkey: item.dkey.clone(), cond, iods, charged: None })
         }
         Write::Remove(item) => {
             let cond = if must_exist.is_some() { Cond::PUNCH } else { Cond::NONE };

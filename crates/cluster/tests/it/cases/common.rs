@@ -120,7 +120,7 @@ pub(crate) fn oid() -> Oid {
 pub(crate) fn update(dkey: u64, value: &[u8], cond: Cond) -> Update<'_> {
     let value = NewValue::Single(Payload::Ref(value));
     let iods = smallvec![UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }];
-    Update { oid: oid(), dkey: Key::from_slice(&dkey.to_le_bytes()), cond, iods }
+    Update { oid: oid(), dkey: Key::from_slice(&dkey.to_le_bytes()), cond, iods, charged: None }
 }
 
 pub(crate) fn put(
@@ -207,5 +207,5 @@ pub(crate) fn commit_by(
 pub(crate) fn owned_update(dkey: u64, value: &[u8]) -> Update<'static> {
     let value = NewValue::Single(Payload::Owned(IoBuf::copy_of(value)));
     let iods = smallvec![UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }];
-    Update { oid: oid(), dkey: Key::from_slice(&dkey.to_le_bytes()), cond: Cond::NONE, iods }
+    Update { oid: oid(), dkey: Key::from_slice(&dkey.to_le_bytes()), cond: Cond::NONE, iods, charged: None }
 }

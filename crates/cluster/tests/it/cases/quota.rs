@@ -131,7 +131,13 @@ fn record(name: &[u8]) -> Mutation<'static> {
     let data = Payload::Owned(IoBuf::zeroed(88));
     let value = NewValue::Array { record_bytes: 1, extents: smallvec![Recx::new(0, 88)], data };
     let iods = smallvec![UpdateIod { akey: Key::from_slice(INODE_AKEY), cond: Cond::NONE, value }];
-    Mutation::Update(Update { oid: dir(), dkey: Key::from_slice(name), cond: Cond::NONE, iods })
+    Mutation::Update(Update {
+        oid: dir(),
+        dkey: Key::from_slice(name),
+        cond: Cond::NONE,
+        iods,
+        charged: None,
+    })
 }
 
 fn unlink(name: &[u8]) -> Mutation<'static> {

@@ -106,11 +106,13 @@ fn new_value() -> impl Strategy<Value = NewValue<'static>> {
 
 fn update() -> impl Strategy<Value = Update<'static>> {
     let iod = (key(), cond(), new_value()).prop_map(|(akey, cond, value)| UpdateIod { akey, cond, value });
-    (oid(), key(), cond(), vec(iod, 0..4)).prop_map(|(oid, dkey, cond, iods)| Update {
+    let charged = prop_oneof![Just(None), any::<u32>().prop_map(Some)];
+    (oid(), key(), cond(), vec(iod, 0..4), charged).prop_map(|(oid, dkey, cond, iods, charged)| Update {
         oid,
         dkey,
         cond,
         iods: SmallVec::from_vec(iods),
+        charged,
     })
 }
 

@@ -33,6 +33,11 @@ pub(super) fn update() -> Verb<'static> {
     Verb::Update(update_of(&[b"one", b"three"]))
 }
 
+/// The same, charged to somebody.
+pub(super) fn charged() -> Verb<'static> {
+    Verb::Update(Update { charged: Some(8), ..update_of(&[b"one", b"three"]) })
+}
+
 fn update_of(values: &[&'static [u8]; 2]) -> Update<'static> {
     let iod = |akey: &[u8], value| UpdateIod { akey: key(akey), cond: Cond::AKEY_INSERT, value };
     let extents: SmallVec<[Recx; 1]> = smallvec![Recx::new(5, 2), Recx::new(9, 3)];
@@ -43,7 +48,7 @@ fn update_of(values: &[&'static [u8]; 2]) -> Update<'static> {
         iod(b"c", NewValue::Array { record_bytes: 1, extents: extents.clone(), data }),
         iod(b"d", NewValue::Hole { extents }),
     ];
-    Update { oid: oid(), dkey: key(b"dkey"), cond: Cond::PER_AKEY, iods }
+    Update { oid: oid(), dkey: key(b"dkey"), cond: Cond::PER_AKEY, iods, charged: None }
 }
 
 fn mutations() -> Vec<Mutation<'static>> {
@@ -97,6 +102,7 @@ fn target_verbs() -> Vec<Verb<'static>> {
         Verb::Checkpoint,
         Verb::Scrub,
         Verb::Check,
+        charged(),
     ]
 }
 
@@ -402,6 +408,7 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, [u64; 2])] = &[
     (AskKind::Checkpoint, [0xe394_6bcd_c056_5db5, 0xd1c2_8b40_2c51_45b5]),
     (AskKind::Scrub, [0x36c9_fafd_170d_bfe9, 0x2e90_ed3f_bc2b_9699]),
     (AskKind::Check, [0xf86a_81a8_87f1_611d, 0xa5fa_ce03_66e6_6e7d]),
+    (AskKind::UpdateFor, [0, 0xa450_06eb_452e_9c7d]),
     (AskKind::PoolQuery, [0xf746_4168_da7b_3fad, 0xf559_2f96_ec49_2d2d]),
     (AskKind::ContCreate, [0x95eb_c6ba_b845_e434, 0xc5a0_8e39_17be_23c5]),
     (AskKind::ContOpen, [0xa4c9_f5c0_d3a4_872a, 0x3f35_3604_7b10_ab94]),

@@ -2,7 +2,9 @@
 
 use super::common::{World, cat, put, small_chunks};
 use dolmen_client::quota::{Charge, Limits};
-use dolmen_dfs::{Dfs, Error, Follow, OpenOptions, RenameMode, SetTime, Time, XattrCond, errno, layout};
+use dolmen_dfs::{
+    Cred, Dfs, Error, Follow, OpenOptions, RenameMode, SetTime, Time, XattrCond, errno, layout,
+};
 use dolmen_types::Epoch;
 
 /// A mount of each kind, on containers with such limits.
@@ -150,5 +152,49 @@ fn a_file_system_tells_what_its_limits_leave() {
             (space.free_bytes, space.files),
             (pool.iter().map(|target| target.free_bytes).sum(), None)
         );
+    });
+}
+
+/// Bytes and files of users who have any.
+fn by_user(world: &World) -> Vec<(u32, u64, u64)> {
+    world.container.aggregate(Epoch::ZERO).unwrap();
+    let users = world.container.quota().unwrap().users;
+    let all = users.iter().map(|user| (user.uid, user.used.bytes, user.used.files));
+    all.filter(|user| (user.1, user.2) != (0, 0)).collect()
+}
+
+#[test]
+fn whoever_writes_the_owner_of_a_file_is_charged() {
+    each_mount(0, 0, |world, fs| {
+        let user = |uid| fs.as_user(Cred { uid, gid: 5, groups: vec![], umask: 0 });
+        world.container.set_quota(Some(7), Limits { bytes: 20_000, files: 4 }).unwrap();
+        fs.chmod("/", 0o777).unwrap();
+        let mine = OpenOptions { mode: 0o666, ..OpenOptions::CREATE };
+        let file = user(7).open("/seven", &mine).unwrap();
+        file.write_at(0, &[1; 10_000]).unwrap();
+        // Somebody else, by a handle of his own; and what ends in a hole has a byte.
+        user(8).open("/seven", &OpenOptions::WRITE).unwrap().write_at(10_000, &[2; 9000]).unwrap();
+        fs.open("/seven", &OpenOptions::WRITE).unwrap().set_len(20_000).unwrap();
+        fs.set_xattr("/seven", "user.note", [1; 100], XattrCond::Any, Follow::No).unwrap();
+        user(8).open("/eight", &mine).unwrap().append(&[3; 300]).unwrap();
+        assert_eq!(by_user(world), [(0, 0, 1), (7, 19_101, 1), (8, 300, 1)]);
+        is_limit(file.write_at(20_480, &[1; 1000]));
+        is_limit(user(8).open("/seven", &OpenOptions::WRITE).unwrap().write_at(20_480, &[1; 1000]));
+        user(8).open("/eight", &OpenOptions::WRITE).unwrap().write_at(0, &[1; 60_000]).unwrap();
+        // Names: of directories and links, too, and whoever makes or moves them.
+        user(7).mkdir("/dir", 0o777).unwrap();
+        user(7).symlink("target", "/sym").unwrap();
+        fs.link("/seven", fs, "/dir/again").unwrap();
+        is_limit(user(7).mkdir("/more", 0o777));
+        is_limit(fs.link("/seven", fs, "/dir/third"));
+        fs.rename("/seven", fs, "/dir/moved", RenameMode::Replace).unwrap();
+        fs.rename("/eight", fs, "/dir/eight", RenameMode::Replace).unwrap();
+        fs.rename("/dir/eight", fs, "/dir/again", RenameMode::Exchange).unwrap();
+        assert_eq!(by_user(world), [(0, 0, 1), (7, 19_101, 4), (8, 60_000, 1)]);
+        let open = fs.open("/dir/again", &OpenOptions::READ).unwrap();
+        fs.unlink("/dir/again").unwrap();
+        assert_eq!(by_user(world), [(0, 0, 1), (7, 19_101, 4), (8, 60_000, 1)], "it is open");
+        open.close().unwrap();
+        assert_eq!(by_user(world), [(0, 0, 1), (7, 19_101, 4)]);
     });
 }

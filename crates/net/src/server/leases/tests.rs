@@ -263,7 +263,13 @@ fn a_lease_is_on_what_a_read_of_the_present_looks_at_at_an_own_target() {
     assert_eq!(leases.unit_of(&list(ListWhat::Dkeys(oid), ReadAt::Epoch(epoch))), None);
     assert_eq!(leases.unit_of(&list(ListWhat::Akeys(oid, dkey.clone()), ReadAt::Latest)), Some(of_dkey));
     assert_eq!(leases.unit_of(&list(ListWhat::Objects, ReadAt::Latest)), None);
-    let update = Update { oid, dkey: dkey.clone(), cond: Cond::NONE, iods: core::iter::empty().collect() };
+    let update = Update {
+        oid,
+        dkey: dkey.clone(),
+        cond: Cond::NONE,
+        iods: core::iter::empty().collect(),
+        charged: None,
+    };
     let changes = |verb| leases.change_of(&Ask::Target(TargetNo(0), CONT, verb));
     assert_eq!(changes(Verb::Update(update)), Some(Change::Of(of_dkey)));
     let punch = |scope| changes(Verb::Punch(Punch { oid, scope, cond: Cond::NONE }));
