@@ -57,6 +57,12 @@ impl Stat {
     }
 }
 
+/// The number that `Stat::ino` tells of an object.
+#[must_use]
+pub fn number_of(oid: Oid) -> u64 {
+    oid.lo.wrapping_add(1)
+}
+
 /// A new time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetTime {
@@ -550,7 +556,7 @@ impl Mount {
     fn stat_with_size(inode: &Inode, links: u64, size_bytes: u64, device: DeviceNo) -> Stat {
         Stat {
             oid: inode.oid,
-            ino: inode.oid.lo.wrapping_add(1),
+            ino: number_of(inode.oid),
             kind: inode.kind,
             permissions: inode.permissions,
             links,

@@ -510,18 +510,33 @@ impl Dir {
     /// # Errors
     /// As those two; `Invalid(Name)` for a path.
     pub fn remove(&self, name: impl AsRef<[u8]>) -> Result<(FileKind, Oid)> {
-        let name = name.as_ref();
+        self.remove_wanted(name.as_ref(), Wanted::Anything)
+    }
+
+    /// The same of a directory alone, or of anything but a directory.
+    ///
+    /// # Errors
+    /// As `remove`.
+    pub fn remove_as(&self, name: impl AsRef<[u8]>, is_dir: bool) -> Result<(FileKind, Oid)> {
+        self.remove_wanted(name.as_ref(), if is_dir { Wanted::Directory } else { Wanted::NoDirectory })
+    }
+
+    fn remove_wanted(&self, name: &[u8], wanted: Wanted) -> Result<(FileKind, Oid)> {
         check_name(name)?;
         self.mount().check_writable()?;
         let slot = Slot::new(self.node.oid, name);
         if self.mount().is_shared() {
             let check = |inode: &Inode| check_remove(self.cred.as_deref(), &self.node, inode);
-            return self.mount().remove_shared(&self.node, &slot, Wanted::Anything, check);
+            return self.mount().remove_shared(&self.node, &slot, wanted, check);
         }
         let inode = self.mount().inode(At::Latest, &slot)?.ok_or(Error::NotFound)?;
-        match self.unlink(name) {
-            Err(Error::IsDirectory) => self.rmdir(name)?,
-            done => done?,
+        match wanted {
+            Wanted::Directory => self.rmdir(name)?,
+            Wanted::NoDirectory => self.unlink(name)?,
+            Wanted::Anything => match self.unlink(name) {
+                Err(Error::IsDirectory) => self.rmdir(name)?,
+                done => done?,
+            },
         }
         Ok((inode.kind, inode.oid))
     }

@@ -131,7 +131,7 @@ pub mod tree;
 mod uns;
 
 pub use access::{Cred, Rights};
-pub use attr::{SetAttrs, SetTime, Stat, XattrCond};
+pub use attr::{SetAttrs, SetTime, Stat, XattrCond, number_of};
 pub use check::{BadEntry, BadLinks, CheckReport};
 pub use dir::{Dir, OpenOptions, WHOLE_BYTES_MAX, check_name};
 pub use dolmen_client::{Lease, Leased};

@@ -1,7 +1,7 @@
 //! Listing directories.
 
 use crate::access::{Rights, check_dir};
-use crate::attr::Stat;
+use crate::attr::{Stat, number_of};
 use crate::dir::Dir;
 use crate::error::{Error, Result, What};
 use crate::layout::inode::{FileKind, Inode};
@@ -249,6 +249,18 @@ impl Dir {
         check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
         let names = self.list(cookie, count_max)?;
         self.describe(&names, |slot| Ok(self.mount().listed(slot)?.map(|inode| inode.kind)))
+    }
+
+    /// The next names after `cookie` with what readdir(3) tells of each, kind and number, which is one fetch; of a damaged one,
+    /// that it is.
+    ///
+    /// # Errors
+    /// As `list_plus`.
+    pub fn list_numbers(&self, cookie: &mut Cookie, count_max: u32) -> Result<Vec<Found<(FileKind, u64)>>> {
+        check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
+        let names = self.list(cookie, count_max)?;
+        let told = |inode: Inode| (inode.kind, number_of(inode.oid));
+        self.describe(&names, |slot| Ok(self.mount().listed(slot)?.map(told)))
     }
 
     /// What `look` finds out of each name: also that it is damaged, which hides no other.

@@ -106,6 +106,11 @@ impl Heard {
         }
     }
 
+    /// Whether there are leases where it is connected to.
+    pub(crate) fn has_leases(&self) -> bool {
+        self.remote.link().has_leases()
+    }
+
     fn cell(&self, of: impl Hash) -> &AtomicU64 {
         let hash = self.hasher.hash_one(of).to_le_bytes();
         &self.changes[usize::from(u16::from_le_bytes([hash[0], hash[1]])) % CELLS]
@@ -167,6 +172,15 @@ impl Heard {
             self.begin_to_listen();
         }
         Ok(found)
+    }
+
+    /// What `look` finds, with the leases on all that it has read; with none if it may have no leases.
+    pub(crate) fn leased<T>(self: &Arc<Self>, look: impl FnOnce() -> T) -> (T, Leased) {
+        self.note_use(RealClock.monotonic_ns());
+        match self.listening() {
+            Some(_listeners) => dolmen_dfs::leased(look),
+            None => (look(), Leased::default()),
+        }
     }
 
     fn note_use(&self, now_ns: u64) {
@@ -237,7 +251,7 @@ impl Heard {
 
     /// Has a thread listen on each connection.
     fn begin_to_listen(self: &Arc<Self>) {
-        if !self.remote.link().has_leases() {
+        if !self.has_leases() {
             return;
         }
         let mut listeners = self.listeners.write().unwrap_or_else(PoisonError::into_inner);

@@ -6,6 +6,8 @@
 //! - [`open`] is an open file; [`files`] knows which descriptors stand for one. The descriptor itself is one of the file's
 //!   directory that nothing can be read or written through (`O_PATH`).
 //! - [`settle`] gives a file back to the kernel, for good: what needs the kernel's own object does that first.
+//! - [`names`] makes, removes and moves what has names.
+//! - [`attrs`] sets attributes of files, and [`rights`] says what these let the process do.
 //! - [`heard`] remembers what was found of names under leases, and listens for who changes it.
 //! - [`mounts`] finds mounts and connects to their pools; [`calls`] has the functions that programs call.
 //!
@@ -16,16 +18,19 @@
 
 #![expect(unsafe_code, reason = "C hands over addresses; each use says why it is sound")]
 
+mod attrs;
 mod calls;
 mod files;
 mod guard;
 mod heard;
 mod memory;
 mod mounts;
+mod names;
 mod next;
 mod open;
 mod place;
 mod report;
+mod rights;
 mod settle;
 mod stat;
 mod state;

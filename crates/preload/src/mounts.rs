@@ -10,7 +10,7 @@ use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use dolmen_client::{ContName, OpenFor, Options, Pool};
 use dolmen_codec::wire::{PoolAccess, PoolName};
-use dolmen_dfs::{Dfs, Dir, MountOptions};
+use dolmen_dfs::{Dfs, Dir, Leased, MountOptions};
 use dolmen_env::{Clock as _, MOUNT_TYPE, PerProcess, RealClock};
 use dolmen_net::client::{LinkOptions, reach};
 use dolmen_types::{Credentials, Head, Uuid};
@@ -39,11 +39,24 @@ pub(crate) struct Mounted {
     /// Whether anything may be changed.
     pub(crate) writes: bool,
     pub(crate) heard: Arc<Heard>,
-    /// Guards: directories by number, and when each was seen without a list by default; taken alone.
-    dirs: RwLock<BTreeMap<u64, (Dir, u64)>>,
+    /// Guards: directories by number; taken alone.
+    dirs: RwLock<BTreeMap<u64, KnownDir>>,
     /// Guards: numbers of files that the kernel has, or has had, open; taken alone.
     left: RwLock<BTreeSet<u64>>,
+    /// The mount has the kernel remember things for a time that nobody cuts short.
+    remembers: bool,
     has_changed: AtomicBool,
+    /// Times of directories may wait to be recorded.
+    is_touched: AtomicBool,
+}
+
+/// A directory of a mount.
+struct KnownDir {
+    dir: Dir,
+    /// When it was seen without a list by default.
+    plain_ns: u64,
+    /// That its name still led to it.
+    home: Leased,
 }
 
 /// How a mount says that its files are reached.
@@ -123,6 +136,30 @@ impl Mounts {
         }
     }
 
+    /// Whether times of directories may wait.
+    pub(crate) fn has_touched(&self) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let is_touched = |mounted: &Mounted| mounted.is_touched.load(Ordering::Relaxed);
+        known.values().any(|known| matches!(&**known, Known::Connected(mounted) if is_touched(mounted)))
+    }
+
+    /// Records times of directories that wait for it, so that the kernel finds them.
+    pub(crate) fn record_times(&self) {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let touched: Vec<_> = known
+            .values()
+            .filter(|known| matches!(&***known, Known::Connected(mounted) if mounted.is_touched()))
+            .cloned()
+            .collect();
+        drop(known);
+        for known in touched {
+            if let Known::Connected(mounted) = &*known {
+                // Ignored: then they wait on, and everything else is stored.
+                _ = mounted.dfs.sync();
+            }
+        }
+    }
+
     /// Leaves all mounts alone, and their connections untouched for ever: nothing of them is closed.
     fn forget(&self) {
         let known = core::mem::take(&mut *self.known.write().unwrap_or_else(PoisonError::into_inner));
@@ -178,10 +215,12 @@ impl Mounts {
                 dfs,
                 listed,
                 writes: said.writes,
+                remembers: !heard.has_leases(),
                 heard: Arc::new(heard),
                 dirs: RwLock::default(),
                 left: RwLock::default(),
                 has_changed: AtomicBool::new(false),
+                is_touched: AtomicBool::new(false),
             })
         });
         keep_own(&before);
@@ -263,14 +302,14 @@ impl Mounted {
     pub(crate) fn dir(&self, found: &libc::statx, dir: c_int, path: &CStr) -> Option<Dir> {
         let ino = found.stx_ino;
         if let Some(known) = self.dirs.read().unwrap_or_else(PoisonError::into_inner).get(&ino) {
-            return Some(known.0.clone());
+            return Some(known.dir.clone());
         }
         let opened = self.dir_in(&self.dfs, found, dir, path)?;
         let mut dirs = self.dirs.write().unwrap_or_else(PoisonError::into_inner);
         if dirs.len() >= DIRS_MAX {
             dirs.clear();
         }
-        dirs.insert(ino, (opened.clone(), 0));
+        dirs.insert(ino, KnownDir { dir: opened.clone(), plain_ns: 0, home: Leased::default() });
         Some(opened)
     }
 
@@ -283,7 +322,8 @@ impl Mounted {
     pub(crate) fn is_plain(&self, ino: u64, dir: &Dir) -> bool {
         const SECOND_NS: u64 = 1_000_000_000;
         let now_ns = RealClock.monotonic_ns();
-        let seen_ns = self.dirs.read().unwrap_or_else(PoisonError::into_inner).get(&ino).map(|known| known.1);
+        let seen_ns =
+            self.dirs.read().unwrap_or_else(PoisonError::into_inner).get(&ino).map(|known| known.plain_ns);
         if seen_ns.is_some_and(|seen_ns| seen_ns > 0 && now_ns - seen_ns < SECOND_NS) {
             return true;
         }
@@ -291,7 +331,7 @@ impl Mounted {
             return false;
         }
         if let Some(known) = self.dirs.write().unwrap_or_else(PoisonError::into_inner).get_mut(&ino) {
-            known.1 = now_ns;
+            known.plain_ns = now_ns;
         }
         true
     }
@@ -305,6 +345,28 @@ impl Mounted {
         let inner = full.strip_prefix(&self.root[..]).filter(|rest| rest.is_empty() || rest[0] == b'/')?;
         let opened = dfs.open_dir(if inner.is_empty() { b"/" } else { inner }).ok()?;
         (opened.stat_self().ok()?.ino == found.stx_ino).then_some(opened)
+    }
+
+    /// Whether a directory is still where it was found.
+    pub(crate) fn is_at_home(&self, ino: u64, dir: &Dir) -> bool {
+        let now_ns = RealClock.monotonic_ns();
+        let dirs = self.dirs.read().unwrap_or_else(PoisonError::into_inner);
+        if dirs.get(&ino).is_some_and(|known| known.home.holds(now_ns)) {
+            return true;
+        }
+        drop(dirs);
+        let (is_there, home) = self.heard.leased(|| dir.stat_self().is_ok());
+        if let Some(known) = self.dirs.write().unwrap_or_else(PoisonError::into_inner).get_mut(&ino) {
+            known.home = home;
+        }
+        is_there
+    }
+
+    /// Notes that this process has moved directories: where they are is looked at anew.
+    pub(crate) fn note_moved(&self) {
+        for known in self.dirs.write().unwrap_or_else(PoisonError::into_inner).values_mut() {
+            known.home = Leased::default();
+        }
     }
 
     /// Forgets where a directory is.
@@ -333,9 +395,21 @@ impl Mounted {
         self.has_changed.store(true, Ordering::Relaxed);
     }
 
+    /// The same of a name that was made, removed or replaced.
+    pub(crate) fn note_name(&self, dir: u64, name: &[u8]) {
+        self.heard.note_name(dir, name);
+        self.has_changed.store(true, Ordering::Relaxed);
+        self.is_touched.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether times may wait since the last call.
+    fn is_touched(&self) -> bool {
+        self.is_touched.load(Ordering::Relaxed) && self.is_touched.swap(false, Ordering::Relaxed)
+    }
+
     /// Whether the kernel may remember what is no more.
     pub(crate) fn has_changed(&self) -> bool {
-        self.has_changed.load(Ordering::Relaxed)
+        self.remembers && self.has_changed.load(Ordering::Relaxed)
     }
 }
 

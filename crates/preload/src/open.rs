@@ -6,6 +6,7 @@
 use crate::guard;
 use crate::memory::TRANSFER_BYTES_MAX;
 use crate::mounts::Mounted;
+use crate::names::Told;
 use crate::report::{self, Kind};
 use crate::{memory, settle, stat, state};
 use core::ffi::c_int;
@@ -80,6 +81,18 @@ pub(crate) fn with<T>(
         Some(done)
     })
     .flatten()
+}
+
+/// As [`with`], where the kernel is to do it with its own file if this says nothing.
+pub(crate) fn take<T>(fd: c_int, kind: Kind, act: impl FnOnce(&Open) -> Told<T>) -> Told<T> {
+    match with(fd, kind, |open| Ok(act(open))) {
+        Some(Ok(Some(told))) => Some(told),
+        Some(Err(errno)) => Some(Err(errno)),
+        Some(Ok(None)) | None => {
+            settle::descriptor(fd);
+            None
+        }
+    }
 }
 
 /// What a function returns for this, with `errno` set.

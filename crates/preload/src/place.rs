@@ -2,8 +2,8 @@
 
 use crate::heard;
 use crate::mounts::{Mounted, mounts};
-use crate::state::is_off;
-use crate::system;
+use crate::state::{is_off, state};
+use crate::{settle, system};
 use core::ffi::{CStr, c_int};
 use dolmen_dfs::Dir;
 use std::sync::Arc;
@@ -49,6 +49,12 @@ impl Parent {
     }
 }
 
+/// Whether a path may name what this process has open.
+pub(crate) fn leads_to_descriptors(path: &CStr) -> bool {
+    let path = path.to_bytes();
+    path.starts_with(b"/proc/") || path.starts_with(b"/dev/")
+}
+
 /// Directory and name of a path; `None` if its last part names a directory for sure, or what the mount alone knows.
 pub(crate) fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
@@ -83,12 +89,47 @@ impl Place<'_> {
         self.mount.listed_dir(&self.found, self.parent.from, self.parent.path())
     }
 
-    /// Whether the kernel lets the caller make entries here, and they get nothing from the directory: no group, and no list.
+    /// Whether the kernel lets the caller make entries here.
+    pub(crate) fn may_add(&self) -> bool {
+        self.mount.writes && system::may(self.parent.from, self.parent.path(), libc::W_OK | libc::X_OK)
+    }
+
+    /// Whether it lets him remove them, whosever they are.
+    pub(crate) fn may_remove(&self) -> bool {
+        let is_sticky = u32::from(self.found.stx_mode) & libc::S_ISVTX != 0;
+        (!is_sticky || self.found.stx_uid == state().user().0) && self.may_add()
+    }
+
+    /// Whether he may make entries here, and they get nothing from the directory: no group, and no list.
     pub(crate) fn is_plain(&self) -> bool {
         let takes_group = u32::from(self.found.stx_mode) & libc::S_ISGID != 0;
-        !takes_group
-            && system::may_add(self.parent.from, self.parent.path())
-            && self.mount.is_plain(self.found.stx_ino, &self.dir)
+        !takes_group && self.may_add() && self.mount.is_plain(self.found.stx_ino, &self.dir)
+    }
+
+    /// Whether something is mounted over it, as the kernel says.
+    ///
+    /// REQUIRES: `from` and `path` are what led here.
+    pub(crate) fn is_mounted_over(&self, from: c_int, path: &CStr) -> bool {
+        let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_STATX_DONT_SYNC;
+        system::statx(from, path, flags, STATX_MNT_ID_UNIQUE)
+            .map_or(true, |found| found.stx_mnt_id != self.found.stx_mnt_id)
+    }
+
+    /// Gives back to the kernel what was opened here; whether anything was.
+    pub(crate) fn settle(&self) -> bool {
+        crate::files::is_any() && settle::named(self.mount.id, self.found.stx_ino, self.name)
+    }
+
+    /// Finds the directory once more if somebody else has moved it since it was found; `None` if it is none of the container any
+    /// more.
+    pub(crate) fn directory(&self) -> Option<Dir> {
+        let ino = self.found.stx_ino;
+        if self.mount.is_at_home(ino, &self.dir) {
+            return Some(self.dir.clone());
+        }
+        self.mount.forget_dir(ino);
+        let dir = self.mount.dir(&self.found, self.parent.from, self.parent.path())?;
+        self.mount.is_at_home(ino, &dir).then_some(dir)
     }
 
     /// What is there: as it is known, or as the daemon says.
@@ -98,7 +139,7 @@ impl Place<'_> {
 
     /// Notes that this process has made, removed or replaced the name.
     pub(crate) fn note_name(&self) {
-        self.mount.heard.note_name(self.found.stx_ino, self.name);
+        self.mount.note_name(self.found.stx_ino, self.name);
     }
 
     /// Does something in the directory, and once more if another has moved that since it was found.

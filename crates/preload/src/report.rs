@@ -1,6 +1,6 @@
 //! What was taken and what was handed on, told at the end of a process that is asked to (`DOLMEN_PRELOAD_REPORT=1`).
 
-use crate::{settle, state, system};
+use crate::{files, settle, state, system};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// A kind of calls.
@@ -13,12 +13,14 @@ pub(crate) enum Kind {
     Write,
     Seek,
     Other,
+    Name,
+    Attr,
 }
 
-const NAMES: [&str; 7] = ["open", "stat", "access", "read", "write", "seek", "other"];
+const NAMES: [&str; 9] = ["open", "stat", "access", "read", "write", "seek", "other", "name", "attr"];
 
-static TAKEN: [AtomicU64; 7] = [const { AtomicU64::new(0) }; 7];
-static PASSED: [AtomicU64; 7] = [const { AtomicU64::new(0) }; 7];
+static TAKEN: [AtomicU64; 9] = [const { AtomicU64::new(0) }; 9];
+static PASSED: [AtomicU64; 9] = [const { AtomicU64::new(0) }; 9];
 static SETTLED: AtomicU64 = AtomicU64::new(0);
 static KNOWN: AtomicU64 = AtomicU64::new(0);
 
@@ -52,7 +54,17 @@ pub(crate) fn clear() {
 /// At the end of a process: records what waits to be recorded, and tells what was done.
 pub(crate) extern "C" fn at_end() {
     crate::guard::inside((), || {
-        settle::record_all();
+        if files::is_any() || state::state().mounts.has_touched() {
+            // This one's own variables are gone by now.
+            let recorder = dolmen_env::spawn("dolmen-end", || {
+                crate::guard::inside((), || {
+                    settle::record_all();
+                    state::state().mounts.record_times();
+                });
+            });
+            // Ignored: if there is none, or it panics, times are as they were recorded before.
+            _ = recorder.map(std::thread::JoinHandle::join);
+        }
         if state::settings().reports {
             tell();
         }

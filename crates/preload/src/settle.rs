@@ -40,13 +40,26 @@ pub(crate) fn all() {
     }
 }
 
-/// Gives those back that were opened as `name` of the directory `dir`.
-pub(crate) fn named(mount: u64, dir: u64, name: &[u8]) {
+/// Gives those back that were opened as `name` of the directory `dir`; whether there were any.
+pub(crate) fn named(mount: u64, dir: u64, name: &[u8]) -> bool {
+    let mut were_any = false;
     for open in state().files.all() {
         if open.mount.id == mount && open.at.0 == dir && *open.at.1 == *name {
             one(&open);
+            were_any = true;
         }
     }
+    were_any
+}
+
+/// Gives back all that is open of a file; whether anything was.
+pub(crate) fn numbered(mount: u64, ino: u64) -> bool {
+    let is_it = |open: &Arc<Open>| open.mount.id == mount && open.ino == ino;
+    let open = files::is_any().then(|| state().files.all().into_iter().find(is_it)).flatten();
+    open.is_some_and(|open| {
+        one(&open);
+        true
+    })
 }
 
 /// Records all times that wait for it.

@@ -33,9 +33,9 @@ pub(crate) fn duplicate_to(from: c_int, to: c_int, flags: c_int) -> Result<c_int
     checked(unsafe { libc::syscall(libc::SYS_dup3, from, to, flags) })
 }
 
-/// Whether the kernel lets the caller make entries of a directory.
-pub(crate) fn may_add(dir: c_int, path: &CStr) -> bool {
-    let (rights, flags) = (libc::W_OK | libc::X_OK, libc::AT_EACCESS);
+/// Whether the kernel lets the caller do this with what is at `path`, as whom he acts.
+pub(crate) fn may(dir: c_int, path: &CStr, rights: c_int) -> bool {
+    let flags = libc::AT_EACCESS | libc::AT_SYMLINK_NOFOLLOW;
     // SAFETY: the path ends with a zero.
     checked(unsafe { libc::syscall(libc::SYS_faccessat2, dir, path.as_ptr(), rights, flags) }).is_ok()
 }

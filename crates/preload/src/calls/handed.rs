@@ -4,7 +4,7 @@ use crate::next::next;
 use crate::state::{self, state};
 use crate::{guard, memory, settle};
 use core::ffi::{c_char, c_int, c_uint, c_void};
-use libc::{loff_t, mode_t, off_t, size_t, ssize_t, timespec, timeval};
+use libc::{loff_t, off_t, size_t, ssize_t, timespec, timeval};
 
 macro_rules! handed {
     ($($name:ident($($arg:ident: $of:ty),*) -> $ret:ty: $($fd:expr),*;)*) => {
@@ -41,24 +41,6 @@ handed! {
     preadv64v2(fd: c_int, iov: *const libc::iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t: fd;
     pwritev2(fd: c_int, iov: *const libc::iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t: fd;
     pwritev64v2(fd: c_int, iov: *const libc::iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t: fd;
-    fgetxattr(fd: c_int, name: *const c_char, to: *mut c_void, len: size_t) -> ssize_t: fd;
-    fsetxattr(fd: c_int, name: *const c_char, from: *const c_void, len: size_t, flags: c_int) -> c_int: fd;
-    flistxattr(fd: c_int, to: *mut c_char, len: size_t) -> ssize_t: fd;
-    fremovexattr(fd: c_int, name: *const c_char) -> c_int: fd;
-    fchmod(fd: c_int, mode: mode_t) -> c_int: fd;
-    fchown(fd: c_int, uid: c_uint, gid: c_uint) -> c_int: fd;
-    futimens(fd: c_int, times: *const timespec) -> c_int: fd;
-    futimes(fd: c_int, times: *const timeval) -> c_int: fd;
-    futimesat(fd: c_int, path: *const c_char, times: *const timeval) -> c_int: fd;
-    utimensat(fd: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int: fd;
-    fchmodat(fd: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int: fd;
-    fchownat(fd: c_int, path: *const c_char, uid: c_uint, gid: c_uint, flags: c_int) -> c_int: fd;
-    linkat(fd: c_int, old: *const c_char, other: c_int, new: *const c_char, flags: c_int) -> c_int: fd, other;
-    symlinkat(target: *const c_char, fd: c_int, path: *const c_char) -> c_int: fd;
-    readlinkat(fd: c_int, path: *const c_char, to: *mut c_char, len: size_t) -> ssize_t: fd;
-    mkdirat(fd: c_int, path: *const c_char, mode: mode_t) -> c_int: fd;
-    mknodat(fd: c_int, path: *const c_char, mode: mode_t, device: libc::dev_t) -> c_int: fd;
-    mkfifoat(fd: c_int, path: *const c_char, mode: mode_t) -> c_int: fd;
     name_to_handle_at(fd: c_int, path: *const c_char, to: *mut c_void, id: *mut c_int, flags: c_int) -> c_int: fd;
     epoll_ctl(queue: c_int, what: c_int, fd: c_int, event: *mut libc::epoll_event) -> c_int: fd;
     fstatfs(fd: c_int, to: *mut c_void) -> c_int: fd;
@@ -182,12 +164,3 @@ macro_rules! as_whom {
 }
 
 as_whom! { setfsuid setfsgid }
-
-/// A file with another mode may be one that its owner may not open again.
-#[unsafe(no_mangle)]
-extern "C" fn chmod(path: *const c_char, mode: mode_t) -> c_int {
-    if crate::files::is_any() {
-        guard::inside((), || super::names::settle_named(libc::AT_FDCWD, path));
-    }
-    next!(chmod(path: *const c_char, mode: mode_t) -> c_int)
-}

@@ -1,5 +1,6 @@
 //! The functions that programs call instead of those of the C library.
 
+mod attrs;
 mod data;
 mod descriptors;
 mod handed;

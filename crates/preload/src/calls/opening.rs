@@ -6,7 +6,7 @@ use crate::open::{Ends, Open, returned};
 use crate::place::{self, Place};
 use crate::report::{self, Kind};
 use crate::state::state;
-use crate::{guard, memory, settle, system};
+use crate::{guard, memory, rights, settle, system};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize};
 use dolmen_dfs::{Error, File, FileKind, OpenOptions, Rights, Stat};
@@ -136,32 +136,19 @@ fn made(place: &Place<'_>, options: &OpenOptions, mode: mode_t) -> dolmen_dfs::R
 }
 
 /// Opens a file that exists.
-fn existing(place: &Place<'_>, options: &OpenOptions) -> dolmen_dfs::Result<(File, Stat)> {
+pub(super) fn existing(place: &Place<'_>, options: &OpenOptions) -> dolmen_dfs::Result<(File, Stat)> {
     place.attempt(|dir| {
         let (obj, stat) = dir.lookup(place.name)?;
         if stat.kind != FileKind::File || place.mount.is_left(stat.ino) {
             return Err(Error::NotSupported);
         }
-        let rights = if options.write { Rights::WRITE } else { Rights::NONE };
-        let rights = rights.and(if options.read { Rights::READ } else { Rights::NONE });
-        if !is_owners(&stat, rights) {
-            check_listed(place, &stat, rights)?;
+        let write = if options.write { Rights::WRITE } else { Rights::NONE };
+        let wanted = write.and(if options.read { Rights::READ } else { Rights::NONE });
+        if !rights::is_owners(&stat, wanted) {
+            rights::check_listed(place, &stat, wanted)?;
         }
         Ok((obj.open(options)?, stat))
     })
-}
-
-/// Whether somebody else than the owner, whose bits decide, is let in to a file.
-pub(super) fn check_listed(place: &Place<'_>, stat: &Stat, rights: Rights) -> dolmen_dfs::Result<()> {
-    let dir = place.listed_dir().ok_or(Error::Stale)?;
-    let (obj, found) = dir.lookup(place.name)?;
-    if found.ino == stat.ino { obj.as_user(&state().cred()).check_access(rights) } else { Err(Error::Stale) }
-}
-
-/// Whether the owner's bits decide, and let him.
-pub(super) fn is_owners(stat: &Stat, rights: Rights) -> bool {
-    let (uid, _) = state().user();
-    uid == 0 || uid == stat.uid && (stat.permissions >> 6) & rights.0 == rights.0
 }
 
 /// What the kernel has opened may have another length than it remembers.
@@ -180,15 +167,9 @@ fn handed_on(fd: c_int) -> c_int {
 /// Before the kernel follows a path: what leads to the process's own descriptors must find the kernel's files there.
 fn before(from: c_int, path: *const c_char) {
     settle::descriptor(from);
-    if crate::files::is_any() && memory::text(path).is_some_and(leads_to_descriptors) {
+    if crate::files::is_any() && memory::text(path).is_some_and(place::leads_to_descriptors) {
         settle::everything();
     }
-}
-
-/// Whether a path may name what this process has open.
-pub(super) fn leads_to_descriptors(path: &core::ffi::CStr) -> bool {
-    let path = path.to_bytes();
-    path.starts_with(b"/proc/") || path.starts_with(b"/dev/")
 }
 
 macro_rules! openers {

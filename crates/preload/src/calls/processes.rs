@@ -2,7 +2,8 @@
 //! `state`).
 
 use crate::next::next;
-use crate::settle;
+use crate::state::state;
+use crate::{guard, settle};
 use core::ffi::{c_char, c_int, c_void};
 
 type Words = *const *const c_char;
@@ -12,6 +13,8 @@ macro_rules! begun {
         $(#[unsafe(no_mangle)]
         extern "C" fn $name($($arg: $of),*) -> $ret {
             settle::everything();
+            // Nobody does it later, if this process is to be another program.
+            guard::inside((), || state().mounts.record_times());
             next!($name($($arg: $of),*) -> $ret)
         })*
     };

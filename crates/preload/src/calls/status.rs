@@ -6,7 +6,7 @@ use crate::place::{self, Place};
 use crate::report::{self, Kind};
 use crate::stat::Found;
 use crate::state::state;
-use crate::{guard, memory, settle, system};
+use crate::{guard, memory, rights, settle, system};
 use core::ffi::{c_char, c_int, c_uint};
 use dolmen_dfs::{FileKind, Rights, Stat};
 
@@ -14,7 +14,7 @@ use dolmen_dfs::{FileKind, Rights, Stat};
 fn take(from: c_int, path: *const c_char) -> Option<Result<Found, i32>> {
     let path = memory::text(path)?;
     settle::descriptor(from);
-    if crate::files::is_any() && super::opening::leads_to_descriptors(path) {
+    if crate::files::is_any() && place::leads_to_descriptors(path) {
         settle::everything();
     }
     guard::attempt(|| {
@@ -39,8 +39,9 @@ fn attributes(place: &Place<'_>) -> Option<Result<Stat, i32>> {
     }
 }
 
-/// The kernel may remember times of a directory in which this process has made something, or what a link leads to.
+/// Times of a directory in which this process has made something may wait, and the kernel may remember them, or what a link leads to.
 fn refresh(from: c_int, path: &core::ffi::CStr) {
+    state().mounts.record_times();
     if state().mounts.has_changed() {
         // Ignored: it will fail again, for the program to see.
         _ = system::statx(from, path, libc::AT_STATX_FORCE_SYNC, libc::STATX_BASIC_STATS);
@@ -151,7 +152,7 @@ fn may(from: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Option<Re
     let path = memory::text(path)?;
     settle::descriptor(from);
     let is_plain = flags & !(libc::AT_EACCESS | libc::AT_SYMLINK_NOFOLLOW) == 0 && mode & !7 == 0;
-    if !is_plain || super::opening::leads_to_descriptors(path) {
+    if !is_plain || place::leads_to_descriptors(path) {
         return None;
     }
     guard::attempt(|| {
@@ -165,14 +166,14 @@ fn may(from: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Option<Re
     })
 }
 
-fn allowed(place: &Place<'_>, rights: Rights) -> Option<Result<c_int, i32>> {
+fn allowed(place: &Place<'_>, wanted: Rights) -> Option<Result<c_int, i32>> {
     let Some(stat) = place.look().ok()? else { return Some(Err(libc::ENOENT)) };
-    let executes = rights.0 & Rights::EXECUTE.0 != 0 && stat.permissions & 0o100 == 0;
-    let is_refused = rights.0 & Rights::WRITE.0 != 0 && !place.mount.writes;
+    let executes = wanted.0 & Rights::EXECUTE.0 != 0 && stat.permissions & 0o100 == 0;
+    let is_refused = wanted.0 & Rights::WRITE.0 != 0 && !place.mount.writes;
     let is_plain = stat.kind == FileKind::File && !is_refused && system::is_itself();
     let is_let_in = || {
-        let is_owners = !executes && super::opening::is_owners(&stat, rights);
-        is_owners || place.attempt(|_| super::opening::check_listed(place, &stat, rights)).is_ok()
+        let is_owners = !executes && rights::is_owners(&stat, wanted);
+        is_owners || place.attempt(|_| rights::check_listed(place, &stat, wanted)).is_ok()
     };
     (is_plain && is_let_in()).then_some(Ok(0))
 }

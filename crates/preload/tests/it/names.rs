@@ -23,6 +23,7 @@ fn random_operations_on_names_match_a_model_in_two_processes_by_turns() {
         assert!(output.status.success() && out.ends_with("done\n"), "seed {at}, {kinds:?}: {out}\n{err}");
         for line in err.lines().filter(|line| taken(line, "stat") > 0) {
             assert!(taken(line, "known") > steps / 10, "{line}");
+            assert!(taken(line, "name") > steps / 4 && taken(line, "attr") > steps / 16, "{line}");
         }
     }
     mounted.finish();
@@ -94,5 +95,79 @@ assert time.monotonic() - began < 15
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{err}");
     assert!(taken(err.lines().last().unwrap(), "known") > 90, "{err}");
+    mounted.finish();
+}
+
+/// Calls on names and attributes, each with its result; what is printed must be the same with the library and without.
+const CALLS: &str = r#"
+import errno, os, stat, subprocess, sys
+def say(what, call, *args, **named):
+    try: told = call(*args, **named)
+    except OSError as error: told = errno.errorcode[error.errno]
+    print(what, args, named, told if not isinstance(told, os.stat_result) else (oct(told.st_mode), told.st_nlink, told.st_uid, told.st_gid))
+def attrs(name, follow=True):
+    s = os.stat(name, follow_symlinks=follow)
+    print(name, oct(s.st_mode), s.st_nlink if not stat.S_ISDIR(s.st_mode) else 0, s.st_uid, s.st_gid, s.st_size, s.st_mtime_ns if s.st_mtime < 1e9 else 0, s.st_atime_ns if s.st_atime < 1e9 else 0)
+for i in range(30): os.path.exists("none")
+os.umask(0o027)
+say("mkdir", os.mkdir, "d", 0o777); say("mkdir", os.mkdir, "d"); say("mkdir", os.mkdir, "none/d"); say("mkdir", os.mkdir, "d/../e/", 0o1700)
+attrs("d"); attrs("e")
+os.close(os.open("f", os.O_CREAT | os.O_WRONLY, 0o666)); say("mkdir", os.mkdir, "f"); say("mkdir", os.mkdir, "f/d"); say("rmdir", os.rmdir, "f"); attrs("f")
+say("symlink", os.symlink, "f", "l"); say("symlink", os.symlink, "f", "l"); say("symlink", os.symlink, "", "m"); say("symlink", os.symlink, "d", "ld"); attrs("l", False); attrs("l")
+say("readlink", os.readlink, "l"); say("readlink", os.readlink, "f"); say("readlink", os.readlink, "none"); say("mkdir", os.mkdir, "ld/x"); say("unlink", os.unlink, "ld/x"); say("rmdir", os.rmdir, "ld")
+say("link", os.link, "f", "g"); say("link", os.link, "f", "g"); say("link", os.link, "d", "h"); say("link", os.link, "none", "h"); say("link", os.link, "f", "d/f"); attrs("g")
+say("link", os.link, "l", "k", follow_symlinks=False)
+say("unlink", os.unlink, "d"); say("unlink", os.unlink, "g"); say("unlink", os.unlink, "g"); attrs("f")
+say("rmdir", os.rmdir, "d"); say("rmdir", os.rmdir, "none"); say("rmdir", os.rmdir, "d/."); say("rmdir", os.rmdir, "d/x")
+say("rename", os.rename, "f", "d"); say("rename", os.rename, "d", "f"); say("rename", os.rename, "e", "d"); say("rename", os.rename, "d", "d/x"); say("rename", os.rename, "none", "f"); say("rename", os.rename, "f", "none/f")
+say("rename", os.rename, "f", "d/f"); say("rename", os.rename, "f", "d/new"); attrs("d/new"); say("rename", os.rename, "d", "e"); attrs("e/new"); say("rename", os.rename, "e/new", "new")
+os.mkdir("deep"); os.mkdir("deep/er"); os.mkdir("other"); os.close(os.open("deep/er/f", os.O_CREAT | os.O_WRONLY, 0o600)); say("rename", os.rename, "deep/er", "other/er"); attrs("other/er/f"); say("access", os.access, "deep/er/f", os.F_OK); say("access", os.access, "other/er/f", os.R_OK)
+os.chdir("other"); say("rename", os.rename, "er", "../moved"); os.chdir("../moved"); attrs("f"); attrs("../moved/f"); os.chdir("..")
+say("mkfifo", os.mkfifo, "pipe", 0o600); attrs("pipe"); say("mknod", os.mknod, "node", 0o644 | stat.S_IFREG); attrs("node")
+# What is open.
+f = os.open("open", os.O_CREAT | os.O_RDWR, 0o600); os.write(f, b"stone"); say("unlink", os.unlink, "open"); say("pread", os.pread, f, 9, 0); say("fstat", os.fstat, f); os.close(f)
+f = os.open("open", os.O_CREAT | os.O_RDWR, 0o600); os.write(f, b"stone"); say("rename", os.rename, "open", "moved/open"); os.write(f, b"s"); os.close(f); attrs("moved/open")
+f = os.open("moved/open", os.O_RDWR); os.rename("moved", "moved2"); os.write(f, b"STONE"); say("fork", subprocess.run, ["true"]); say("pread", os.pread, f, 9, 0); os.close(f); attrs("moved2/open")
+# Attributes.
+say("chmod", os.chmod, "new", 0o4755); attrs("new"); say("chmod", os.chmod, "none", 0o644); say("chmod", os.chmod, "e", 0o700); say("chmod", os.chmod, "l", 0o644); attrs("e")
+say("chown", os.chown, "new", 7, 8); attrs("new"); say("chown", os.chown, "none", 7, 8); say("lchown", os.lchown, "l", 3, 4); attrs("l", False); say("chown", os.chown, "node", -1, 9); attrs("node")
+say("utime", os.utime, "node", ns=(5, 123456789)); attrs("node"); say("utime", os.utime, "node"); attrs("node"); say("utime", os.utime, "none"); say("utime", os.utime, "l", ns=(1, 2), follow_symlinks=False); attrs("l", False)
+f = os.open("fd", os.O_CREAT | os.O_RDWR, 0o600); os.write(f, b"12345"); say("utime", os.utime, f, ns=(7, 8)); say("fchmod", os.fchmod, f, 0o640); say("fchown", os.fchown, f, 1, 2); say("fsetxattr", os.setxattr, f, "user.a", b"1"); say("fgetxattr", os.getxattr, f, "user.a"); say("flistxattr", os.listxattr, f); say("fremovexattr", os.removexattr, f, "user.a"); say("fstat", os.fstat, f); os.close(f); attrs("fd")
+say("truncate", os.truncate, "fd", 3); attrs("fd"); say("truncate", os.truncate, "d", 3); say("truncate", os.truncate, "none", 3); say("truncate", os.truncate, "fd", 70000); attrs("fd")
+say("setxattr", os.setxattr, "fd", "user.mark", b"x" * 300); say("setxattr", os.setxattr, "fd", "user.mark", b"y", os.XATTR_CREATE); say("setxattr", os.setxattr, "fd", "user.none", b"y", os.XATTR_REPLACE); say("getxattr", os.getxattr, "fd", "user.mark"); say("getxattr", os.getxattr, "fd", "user.none"); say("listxattr", os.listxattr, "fd"); say("setxattr", os.setxattr, "fd", "bad", b"y"); say("removexattr", os.removexattr, "fd", "user.mark"); say("removexattr", os.removexattr, "fd", "user.mark")
+# The time of a directory is of its last change.
+then = os.stat("deep").st_mtime_ns
+while os.stat("deep").st_mtime_ns == then: os.mkdir("deep/x"); os.rmdir("deep/x")
+say("list", lambda: sorted(os.listdir("."))); say("walk", lambda: sorted((a, sorted(b), sorted(c)) for a, b, c in os.walk(".")))
+dir = os.open("deep", os.O_RDONLY | os.O_DIRECTORY); say("mkdir", os.mkdir, "by", dir_fd=dir); say("rename", os.rename, "by", "by2", src_dir_fd=dir, dst_dir_fd=dir); say("listdir", os.listdir, dir); say("rmdir", os.rmdir, "by2", dir_fd=dir); os.close(dir)
+sys.stdout.flush()
+"#;
+
+#[test]
+fn names_and_attributes_are_the_same_with_the_library_and_without() {
+    let Some(mounted) = Mounted::new("calls") else { return };
+    let run = |name: &str, is_taken: bool| {
+        let dir = mounted.path(name);
+        fs::create_dir(&dir).unwrap();
+        let mut command = mounted.command(Path::new("python3"), is_taken);
+        let output = mounted.limited(command.args(["-c", CALLS]).current_dir(&dir));
+        let [out, err] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert!(output.status.success(), "{out}\n{err}");
+        let mut command = mounted.command(Path::new("sh"), false);
+        let line = "find . -printf '%p %y %m %U %G %l\n' | sort; find . -type f -printf '%p %n %s\n' | sort";
+        let tree = mounted.limited(command.args(["-c", line]).current_dir(dir));
+        (out, err, String::from_utf8(tree.stdout).unwrap())
+    };
+    let (expected, said, expected_tree) = run("plain", false);
+    assert_eq!(said, "");
+    let (found, report, tree) = run("taken", true);
+    for (expected, found) in expected.lines().zip(found.lines()) {
+        assert_eq!(found, expected, "in\n{report}");
+    }
+    assert_eq!((found.lines().count(), tree), (expected.lines().count(), expected_tree));
+    for (kind, count_min) in [("name", 40), ("attr", 25)] {
+        assert!(report.lines().any(|line| taken(line, kind) >= count_min), "{kind}: {report}");
+    }
     mounted.finish();
 }
