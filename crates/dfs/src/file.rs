@@ -1,19 +1,21 @@
 //! Open files: bytes at offsets, size, holes.
 
 use crate::access::Cred;
+use crate::attr::SetAttrs;
 pub use crate::chunks::Piece;
 use crate::chunks::{AKEY_DATA, LAST_RECORD, pieces, seek, size_to};
 use crate::dir::OpenOptions;
 use crate::error::{Error, Result, What};
 pub use crate::event::FilePlace;
 use crate::layout::FILE_BYTES_MAX;
+use crate::layout::inode::Inode;
 use crate::mount::Mount;
-use crate::node::InUse;
+use crate::node::{InUse, Slot};
 use crate::obj::Obj;
 use crate::store::with_scratch;
 use core::ops::Deref;
 use dolmen_client::{Array, At, Found, Object, Page};
-use dolmen_types::{Anchor, IoBuf, ObjectClass, Oid, Recx};
+use dolmen_types::{Anchor, Epoch, IoBuf, ObjectClass, Oid, Recx};
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
 
@@ -221,18 +223,58 @@ impl File {
 
     /// Runs a change of the content: at once, or, if other mounts may remove the file meanwhile, in a transaction
     /// that sees that they have not. Without it a write would bring back an object that nothing names.
+    ///
+    /// What a caller changes loses the rights that it gives to who runs it, as the record says them then: another mount may have
+    /// set them since the file was opened.
     fn change<T>(&self, mut body: impl FnMut(At<'_>) -> Result<T>) -> Result<T> {
         let mount = self.mount();
         let alone = mount.alone();
         if alone.is_some() {
+            self.take_rights()?;
             return body(At::Latest);
         }
-        mount.at_home(&self.node, |slot| {
+        let (done, left) = mount.at_home(&self.node, |slot| {
             mount.transact(|tx| {
-                mount.check_names(At::Tx(tx), slot, self.node.oid)?;
-                body(At::Tx(tx))
+                let at = At::Tx(tx);
+                let entry = mount.inode(at, slot)?.filter(|inode| inode.oid == self.node.oid);
+                let left = self.rights_left(at, slot, &entry.ok_or(Error::Stale)?)?;
+                Ok((body(at)?, left))
             })
-        })
+        })?;
+        left.iter().for_each(|left| self.node.note_rights(left));
+        Ok(done)
+    }
+
+    /// Takes rights from the file whose entry in `slot` says `entry`, if a change takes any; its record then.
+    fn rights_left(&self, at: At<'_>, slot: &Slot, entry: &Inode) -> Result<Option<Inode>> {
+        if !self.takes_rights() {
+            return Ok(None);
+        }
+        let mount = self.mount();
+        let (inode, _, home) = mount.attributes(at, slot, entry)?;
+        let permissions = without_rights(inode.permissions);
+        if permissions == inode.permissions {
+            return Ok(None);
+        }
+        let now = mount.now();
+        let left = Inode { permissions, ctime: now, written_at: Epoch::from_unix_ns(now.unix_ns()), ..inode };
+        mount.put_inode(at, &home, &left)?;
+        Ok(Some(left))
+    }
+
+    /// Whether who has it open is a caller whose changes take rights from it.
+    fn takes_rights(&self) -> bool {
+        self.obj.cred.as_ref().is_some_and(|cred| !cred.is_root())
+    }
+
+    /// Takes them, in a mount that is alone and knows them.
+    fn take_rights(&self) -> Result<()> {
+        let (_, _, mode) = self.node.rights();
+        let left = without_rights(mode);
+        if left == mode || !self.takes_rights() {
+            return Ok(());
+        }
+        self.obj.unchecked().set_attrs(&SetAttrs { mode: Some(left), ..SetAttrs::KEEP })
     }
 
     fn put(&self, at: At<'_>, offset: u64, data: &[u8]) -> Result<()> {
@@ -442,6 +484,15 @@ struct Filled {
     size: Option<u64>,
     /// Where that piece begins: zeros from there on are as old as the size.
     told_from: usize,
+}
+
+/// Permission bits without set-user-id, and without set-group-id if it is a program of its group.
+fn without_rights(mode: u32) -> u32 {
+    const SET_USER_ID: u32 = 0o4000;
+    const SET_GROUP_ID: u32 = 0o2000;
+    const GROUP_EXECUTES: u32 = 0o010;
+    let of_group = if mode & GROUP_EXECUTES != 0 { SET_GROUP_ID } else { 0 };
+    mode & !(SET_USER_ID | of_group)
 }
 
 fn span(start: u64, end: u64) -> core::ops::Range<usize> {

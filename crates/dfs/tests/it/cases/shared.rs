@@ -3,7 +3,10 @@
 use super::common::{World, cat, put};
 use dolmen_codec::Ask;
 use dolmen_codec::pool::PoolVerb;
-use dolmen_dfs::{Error, FileKind, Follow, FormatOptions, OpenOptions, RenameMode, What, XattrCond};
+use dolmen_dfs::{
+    Allocate, Cred, Dfs, Error, File, FileKind, Follow, FormatOptions, OpenOptions, RenameMode, What,
+    XattrCond,
+};
 use dolmen_types::ObjectClass;
 
 #[test]
@@ -19,6 +22,47 @@ fn a_mount_sees_what_another_one_changes() {
     assert_eq!(one.open("/b/f", &OpenOptions::CREATE_NEW).unwrap_err(), Error::Exists);
     two.unlink("/b/f").unwrap();
     assert_eq!(one.stat("/b/f").unwrap_err(), Error::NotFound);
+}
+
+#[test]
+fn what_a_caller_changes_loses_the_rights_of_its_owner_whoever_has_set_them() {
+    let world = World::new(2);
+    let other = Cred { uid: 7, gid: 7, groups: Vec::new(), umask: 0 };
+    let (alone, changes) = (world.mount(), Allocate::PunchHole);
+    let change: [&dyn Fn(&File); 4] = [
+        &|file| assert_eq!(file.write_at(1, b"x"), Ok(1)),
+        &|file| assert!(file.append(b"x").is_ok()),
+        &|file| file.set_len(3).unwrap(),
+        &|file| file.allocate(changes, true, 0, 1).unwrap(),
+    ];
+    put(&alone, "f", b"data").close().unwrap();
+    let set = |fs: &Dfs, mode| fs.chmod("f", mode).unwrap();
+    let mode = |fs: &Dfs| fs.stat("f").unwrap().permissions;
+    let tried = |setter: &Dfs, fs: &Dfs| {
+        set(setter, 0o777);
+        let file = fs.as_user(other.clone()).open("f", &OpenOptions::WRITE).unwrap();
+        let by_owner = fs.open("f", &OpenOptions::WRITE).unwrap();
+        for change in change {
+            for (is_set, left) in [(0o6777, 0o777), (0o6767, 0o2767), (0o1777, 0o1777)] {
+                set(setter, is_set);
+                change(&by_owner);
+                assert_eq!(mode(setter), is_set, "nobody is asked who he is");
+                change(&file);
+                assert_eq!((mode(setter), mode(fs)), (left, left), "{is_set:o}");
+            }
+        }
+    };
+    tried(&alone, &alone);
+    drop(alone);
+    let (one, two) = (world.mount_shared(), world.mount_shared());
+    tried(&one, &two);
+    // Its record is beside its names then, and whoever has it open does not know.
+    let file = two.as_user(other.clone()).open("f", &OpenOptions::WRITE).unwrap();
+    one.link("f", &one, "g").unwrap();
+    set(&one, 0o4777);
+    file.write_at(0, b"y").unwrap();
+    assert_eq!((mode(&one), one.stat("g").unwrap().permissions), (0o777, 0o777));
+    assert_eq!((one.stat("g").unwrap().links, cat(&one, "g")[0]), (2, b'y'));
 }
 
 #[test]
