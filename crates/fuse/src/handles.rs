@@ -17,6 +17,8 @@ pub(crate) struct OpenFile {
     pub(crate) is_changed: AtomicBool,
     /// Reads are accesses.
     pub(crate) notes_access: bool,
+    /// It was opened to be read.
+    pub(crate) reads: bool,
     /// It was opened to be written.
     pub(crate) writes: bool,
 }
@@ -67,6 +69,11 @@ impl Handles {
 
     pub(crate) fn len(&self) -> usize {
         self.open.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    pub(crate) fn dir_count(&self) -> usize {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.values().filter(|open| !matches!(open, Open::File(_))).count()
     }
 
     pub(crate) fn file(&self, handle: u64) -> Result<Arc<OpenFile>, i32> {

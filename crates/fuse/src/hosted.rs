@@ -17,8 +17,9 @@ use dolmen_types::Uuid;
 /// Files and directories that may be remembered for the other side. One takes half a KiB or so.
 const NODES_MAX: usize = 1 << 17;
 
-/// What may be open.
+/// What may be open; and how many of it directories, each of which may have a page of its names: some 70 KiB.
 const OPEN_MAX: usize = 1 << 14;
+const DIRS_OPEN_MAX: usize = 1 << 10;
 
 /// Files on behalf of one user, whose rights are looked at with each step.
 #[derive(Debug)]
@@ -76,6 +77,7 @@ impl Hosted {
             // What the two sides agree on was agreed on when the session began.
             Op::Init { .. } | Op::Destroy | Op::Interrupt { .. } => return Err(errno::ENOSYS),
             Op::Open { .. } | Op::OpenDir if self.fs.open_count() >= OPEN_MAX => return Err(number::EMFILE),
+            Op::OpenDir if self.fs.open_dir_count() >= DIRS_OPEN_MAX => return Err(number::EMFILE),
             Op::Create { .. } | Op::TmpFile { .. } if self.fs.open_count() >= OPEN_MAX => {
                 return Err(number::EMFILE);
             }

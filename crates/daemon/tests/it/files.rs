@@ -12,35 +12,35 @@ use dolmen_dfs::{Dfs, Follow, FormatOptions, MountOptions, OpenOptions, SetAttrs
 use dolmen_env::{Rng, user_id};
 use dolmen_types::{Epoch, Error, Label, PropId, PropValue};
 
-const ROOT: u64 = 1;
-const EPERM: i32 = 1;
-const ENOENT: i32 = 2;
-const EBADF: i32 = 9;
-const EAGAIN: i32 = 11;
-const EACCES: i32 = 13;
-const EINVAL: i32 = 22;
-const ESTALE: i32 = 116;
+pub(crate) const ROOT: u64 = 1;
+pub(crate) const EPERM: i32 = 1;
+pub(crate) const ENOENT: i32 = 2;
+pub(crate) const EBADF: i32 = 9;
+pub(crate) const EAGAIN: i32 = 11;
+pub(crate) const EACCES: i32 = 13;
+pub(crate) const EINVAL: i32 = 22;
+pub(crate) const ESTALE: i32 = 116;
 
 /// A pool with a container of files that lets in everybody.
-struct Shared {
+pub(crate) struct Shared {
     // In the order in which they go.
-    cont: Container,
-    operator: Bystander,
-    served: Served,
+    pub(crate) cont: Container,
+    pub(crate) operator: Bystander,
+    pub(crate) served: Served,
 }
 
-fn name() -> ContName {
+pub(crate) fn name() -> ContName {
     ContName::Label(Label::new("files").unwrap())
 }
 
-fn lets_in(cont: &Container, is_everybody: bool) {
+pub(crate) fn lets_in(cont: &Container, is_everybody: bool) {
     let number = PropValue::Number(u64::from(is_everybody));
     cont.set_props(&[(PropId::CO_FILES, number)].into()).unwrap();
 }
 
 impl Shared {
     /// `None` where this process cannot act as several users.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         if user_id() != 0 {
             eprintln!("only root can be several users");
             return None;
@@ -66,105 +66,105 @@ impl Shared {
         Some(Self { cont, operator, served })
     }
 
-    fn pool_of_stranger(&self) -> Pool {
+    pub(crate) fn pool_of_stranger(&self) -> Pool {
         let (link, cred) = stranger(&self.served);
         connect(&link, cred, PoolAccess::ReadWrite).unwrap()
     }
 
-    fn guest(&self) -> Guest {
+    pub(crate) fn guest(&self) -> Guest {
         Guest::of(self.pool_of_stranger().open_container(&name()).unwrap()).unwrap()
     }
 }
 
 /// A session of somebody who may not reach the objects.
-struct Guest {
-    cont: Container,
-    session: u64,
+pub(crate) struct Guest {
+    pub(crate) cont: Container,
+    pub(crate) session: u64,
 }
 
-type Told = Result<Vec<u8>, i32>;
+pub(crate) type Told = Result<Vec<u8>, i32>;
 
 impl Guest {
-    fn of(cont: Container) -> dolmen_types::Result<Self> {
+    pub(crate) fn of(cont: Container) -> dolmen_types::Result<Self> {
         match cont.files(&FilesAsk::Begin)? {
             FilesReply::Begun(session) => Ok(Self { cont, session }),
             other => panic!("{other:?}"),
         }
     }
 
-    fn send(&self, request: Vec<u8>) -> dolmen_types::Result<Vec<u8>> {
+    pub(crate) fn send(&self, request: Vec<u8>) -> dolmen_types::Result<Vec<u8>> {
         match self.cont.files(&FilesAsk::Ask { session: self.session, request })? {
             FilesReply::Told(told) => Ok(told),
             other => panic!("{other:?}"),
         }
     }
 
-    fn ask(&self, code: u32, node: u64, own: &[u8]) -> Told {
+    pub(crate) fn ask(&self, code: u32, node: u64, own: &[u8]) -> Told {
         let told = self.send(request(code, node, own)).unwrap();
         let errno = i32::from_le_bytes(told[4..8].try_into().unwrap());
         if errno == 0 { Ok(told[16..].to_vec()) } else { Err(-errno) }
     }
 
-    fn lookup(&self, dir: u64, name: &str) -> Result<u64, i32> {
+    pub(crate) fn lookup(&self, dir: u64, name: &str) -> Result<u64, i32> {
         self.ask(1, dir, &text(name)).map(|told| long(&told, 0))
     }
 
-    fn open(&self, node: u64, flags: u32) -> Result<u64, i32> {
+    pub(crate) fn open(&self, node: u64, flags: u32) -> Result<u64, i32> {
         self.ask(14, node, &words(&[flags, 0])).map(|told| long(&told, 0))
     }
 
-    fn create(&self, dir: u64, name: &str) -> Told {
+    pub(crate) fn create(&self, dir: u64, name: &str) -> Told {
         // For reading and writing, with the bits of this mode and none taken away.
         let own = [words(&[0o102, 0o100_644, 0, 0]), text(name)].concat();
         self.ask(35, dir, &own)
     }
 
-    fn write(&self, node: u64, handle: u64, data: &[u8]) -> Told {
+    pub(crate) fn write(&self, node: u64, handle: u64, data: &[u8]) -> Told {
         let head =
             [longs(&[handle, 0]), words(&[data.len() as u32, 0]), longs(&[0]), words(&[2, 0])].concat();
         self.ask(16, node, &[&head[..], data].concat())
     }
 
-    fn read(&self, node: u64, handle: u64) -> Told {
+    pub(crate) fn read(&self, node: u64, handle: u64) -> Told {
         self.ask(15, node, &[longs(&[handle, 0]), words(&[100, 0]), longs(&[0]), words(&[0, 0])].concat())
     }
 
     /// Sets owner or group.
-    fn give(&self, node: u64, valid: u32, (uid, gid): (u32, u32)) -> Told {
+    pub(crate) fn give(&self, node: u64, valid: u32, (uid, gid): (u32, u32)) -> Told {
         let mut own = [words(&[valid, 0]), vec![0; 48], vec![0; 12]].concat();
         own.extend(words(&[0, 0, uid, gid, 0]));
         self.ask(4, node, &own)
     }
 
-    fn lock(&self, node: u64, handle: u64, kind: u32, waits: bool) -> Told {
+    pub(crate) fn lock(&self, node: u64, handle: u64, kind: u32, waits: bool) -> Told {
         let own = [longs(&[handle, 7, 0, u64::MAX >> 1]), words(&[kind, 1, 0, 0])].concat();
         self.ask(if waits { 33 } else { 32 }, node, &own)
     }
 }
 
 /// A request that says it is root's.
-fn request(code: u32, node: u64, own: &[u8]) -> Vec<u8> {
+pub(crate) fn request(code: u32, node: u64, own: &[u8]) -> Vec<u8> {
     let head = [words(&[40 + own.len() as u32, code]), longs(&[9, node]), words(&[0, 0, 1, 0])].concat();
     [&head[..], own].concat()
 }
 
-fn words(words: &[u32]) -> Vec<u8> {
+pub(crate) fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn longs(longs: &[u64]) -> Vec<u8> {
+pub(crate) fn longs(longs: &[u64]) -> Vec<u8> {
     longs.iter().flat_map(|long| long.to_le_bytes()).collect()
 }
 
-fn text(text: &str) -> Vec<u8> {
+pub(crate) fn text(text: &str) -> Vec<u8> {
     [text.as_bytes(), &[0]].concat()
 }
 
-fn long(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 

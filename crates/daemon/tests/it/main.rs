@@ -18,6 +18,7 @@ mod files;
 #[expect(unsafe_code, reason = "what a forked child may do is tested in one")]
 mod forks;
 mod given_back;
+mod guests;
 mod hostile;
 mod idle;
 mod last;

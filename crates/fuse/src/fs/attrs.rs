@@ -6,7 +6,7 @@ use crate::abi::reply::{self, Attrs};
 use crate::abi::{ROOT, errno};
 use crate::fs::snapshots;
 use crate::table::{Node, View, What};
-use dolmen_dfs::{File, Obj, OpenOptions, SetAttrs, SetTime, Stat, Time, XattrCond, errno as number};
+use dolmen_dfs::{FileKind, Obj, OpenOptions, SetAttrs, SetTime, Stat, Time, XattrCond, errno as number};
 
 /// What the root says of who serves it; in no list.
 pub(crate) const ABOUT: &[u8] = b"user.dolmen.mount";
@@ -17,6 +17,9 @@ const CAPABILITY: &[u8] = b"security.capability";
 /// Names of attributes that are root's to see and to change, and to change.
 const TRUSTED: &[u8] = b"trusted.";
 const SECURITY: &[u8] = b"security.";
+
+/// Names of those that mean something to the system.
+const SYSTEM: &[u8] = b"system.";
 
 /// Attributes as the kernel has them.
 pub(super) fn attrs_of(view: View, stat: &Stat) -> Attrs {
@@ -62,12 +65,12 @@ impl Fs {
         let obj = self.obj(node)?;
         if let Some(size) = new.size {
             match new.handle {
-                Some(handle) => self.set_len(&self.handles.file(handle)?.file, size)?,
+                Some(handle) => self.done(self.handles.file(handle)?.file.set_len(size))?,
                 None => {
                     // Who may write it need not be able to read it.
                     let read = self.user.is_none();
                     let file = self.done(obj.open(&OpenOptions { read, ..OpenOptions::WRITE }))?;
-                    self.set_len(&file, size)?;
+                    self.done(file.set_len(size))?;
                 }
             }
         }
@@ -81,11 +84,6 @@ impl Fs {
             self.done(obj.set_attrs(&set))?;
         }
         self.tell_attrs(node, view, &obj, reply)
-    }
-
-    fn set_len(&self, file: &File, size: u64) -> Done {
-        self.done(file.set_len(size))?;
-        if self.strips_always() { self.strip_rights(file) } else { Ok(()) }
     }
 
     pub(super) fn statfs(&self, reply: &mut Reply) -> Done {
@@ -103,7 +101,7 @@ impl Fs {
         }
         refuse_system(name)?;
         let mut obj = self.obj(node).map_err(|_snapshots| number::ENODATA)?;
-        if self.strips_always() {
+        if self.is_guest() {
             if name.starts_with(TRUSTED) {
                 return Err(number::ENODATA);
             }
@@ -122,7 +120,7 @@ impl Fs {
             What::Snapshots => Vec::new(),
         };
         let mut list = Vec::new();
-        for name in names.iter().filter(|name| !self.strips_always() || !name.starts_with(TRUSTED)) {
+        for name in names.iter().filter(|name| !self.is_guest() || !name.starts_with(TRUSTED)) {
             list.extend_from_slice(name);
             list.push(0);
         }
@@ -140,27 +138,44 @@ impl Fs {
             return Err(errno::EOPNOTSUPP);
         }
         refuse_system(name)?;
-        self.refuse_roots(name)?;
-        self.done(self.obj(node)?.set_xattr(name, value, cond))
+        let obj = self.obj(node)?;
+        self.refuse_guest(&obj, name)?;
+        self.done(obj.set_xattr(name, value, cond))
     }
 
     pub(super) fn removexattr(&self, node: u64, name: &[u8]) -> Done {
         refuse_system(name)?;
-        self.refuse_roots(name)?;
-        self.done(self.obj(node)?.remove_xattr(name))
+        let obj = self.obj(node)?;
+        self.refuse_guest(&obj, name)?;
+        self.done(obj.remove_xattr(name))
     }
 
-    /// Those that only root changes; where the kernel has not looked at that.
-    fn refuse_roots(&self, name: &[u8]) -> Done {
+    /// Attributes that somebody may not change, where the kernel has not looked at that: those that are root's; of what is neither
+    /// file nor directory, to whose bits everybody may have a right; and of others' sticky directories.
+    fn refuse_guest(&self, obj: &Obj, name: &[u8]) -> Done {
+        const STICKY: u32 = 0o1000;
+        let Some(user) = self.user.as_ref().filter(|_| self.is_guest()) else { return Ok(()) };
         let is_roots = name.starts_with(TRUSTED) || name.starts_with(SECURITY);
-        if is_roots && self.strips_always() { Err(number::EPERM) } else { Ok(()) }
+        let is_list = name.starts_with(SYSTEM);
+        let may = match obj.kind() {
+            _ if is_roots => false,
+            // Who may change lists is looked at with them.
+            _ if is_list => true,
+            FileKind::File => true,
+            FileKind::Directory => {
+                let stat = self.done(obj.stat())?;
+                stat.permissions & STICKY == 0 || stat.uid == user.uid
+            }
+            _ => false,
+        };
+        if may { Ok(()) } else { Err(number::EPERM) }
     }
 }
 
 /// Those of the system have to mean something: access control lists do.
 fn refuse_system(name: &[u8]) -> Done {
     let is_list = matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
-    if name.starts_with(b"system.") && !is_list { Err(errno::EOPNOTSUPP) } else { Ok(()) }
+    if name.starts_with(SYSTEM) && !is_list { Err(errno::EOPNOTSUPP) } else { Ok(()) }
 }
 
 /// Tells bytes, or how many there are if there is no room yet.

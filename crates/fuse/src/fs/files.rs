@@ -30,7 +30,7 @@ impl Fs {
         let read = self.user.is_none() || flags & O_ACCMODE != O_WRONLY;
         let options = OpenOptions { truncate, write: writes, read, ..OpenOptions::READ };
         let file = self.done(obj.open(&options))?;
-        if truncate && caller.uid != 0 {
+        if truncate && caller.uid != 0 && self.user.is_none() {
             // As with a write, which the kernel tells by itself.
             self.strip_rights(&file)?;
         }
@@ -91,8 +91,8 @@ impl Fs {
         let number = is_covered.then_some(number);
         number.into_iter().for_each(|number| self.told.opened(number));
         let notes_access = flags & O_NOATIME == 0;
-        let writes = flags & O_ACCMODE != 0;
-        OpenFile { file, number, is_changed: AtomicBool::new(false), notes_access, writes }
+        let (reads, writes) = (flags & O_ACCMODE != O_WRONLY, flags & O_ACCMODE != 0);
+        OpenFile { file, number, is_changed: AtomicBool::new(false), notes_access, reads, writes }
     }
 
     /// Gets a lease on the contents of a file that is open. Before they are read, so that no change of them is missed; there is none
@@ -146,7 +146,8 @@ impl Fs {
             reply.wrote = Some(number);
         }
         open.is_changed.store(true, Ordering::Relaxed);
-        if how.strips_rights || self.strips_always() {
+        // Of a user whose rights are looked at the change itself takes them.
+        if how.strips_rights && self.user.is_none() {
             self.strip_rights(&open.file)?;
         }
         self.done(if how.appends { open.file.append(data) } else { open.file.write_at(offset, data) })?;

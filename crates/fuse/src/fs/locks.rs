@@ -30,7 +30,12 @@ impl Fs {
         let locks = self.locks.as_ref().ok_or(errno::ENOSYS)?;
         let family = if op.is_whole { LockFamily::Whole } else { LockFamily::Range };
         let open = self.handles.file(op.handle)?;
-        if self.user.is_some() && !op.is_whole && op.kind == LockKind::Write && !open.writes {
+        let may = match op.kind {
+            LockKind::Read => open.reads,
+            LockKind::Write => open.writes,
+            LockKind::Free => true,
+        };
+        if self.user.is_some() && !op.is_whole && op.how != LockHow::Test && !may {
             return Err(number::EBADF);
         }
         let who = LockOwner { oid: open.file.oid(), family, owner: op.owner };

@@ -289,8 +289,8 @@ impl Fs {
         self.user.as_ref().map_or(named, |user| Caller { uid: user.uid, gid: user.gid, ..named })
     }
 
-    /// Whether he is a user whose rights are looked at, and not root: what he changes loses the rights of its owner.
-    fn strips_always(&self) -> bool {
+    /// Whether all is done for a user whose rights are looked at, and who is not root.
+    fn is_guest(&self) -> bool {
         self.user.as_ref().is_some_and(|user| user.uid != 0)
     }
 
@@ -305,6 +305,11 @@ impl Fs {
     /// How many files and directories are open.
     pub(crate) fn open_count(&self) -> usize {
         self.handles.len()
+    }
+
+    /// How many directories are.
+    pub(crate) fn open_dir_count(&self) -> usize {
+        self.handles.dir_count()
     }
 
     /// Gives back what the kernel has not heard of.

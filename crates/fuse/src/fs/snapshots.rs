@@ -81,7 +81,8 @@ impl Fs {
         let (view, dfs) = match views.get(&epoch) {
             Some((view, dfs)) => (*view, dfs.clone()),
             None => {
-                let options = MountOptions { read_only: true, ..MountOptions::default() };
+                // Lists decide for whom nobody else has looked at them.
+                let options = MountOptions { read_only: true, acls: true, ..MountOptions::default() };
                 let dfs = self.done(Dfs::mount(&container.at(epoch), &options))?;
                 let view = View::try_from(views.len() + 1).map_err(|_too_many| number::EMFILE)?;
                 views.insert(epoch, (view, dfs.clone()));
