@@ -631,7 +631,9 @@ impl Shared {
             PoolAccess::ReadOnly | PoolAccess::ReadWrite | PoolAccess::Change => Arc::<Lease>::clone(&pool),
         };
         let door = (transport, access == PoolAccess::ReadOnly);
-        let mut attachment = self.attachment(&pool, entry, door, (head.cred.uid, rights));
+        // A session for files has locks on its user's account.
+        let uid = self.files.user_of(head.id.client).unwrap_or(uid);
+        let mut attachment = self.attachment(&pool, entry, door, (uid, rights));
         if let Some(opened) = &mut attachment.pool {
             opened.user = user.map(|user| user as _);
         }

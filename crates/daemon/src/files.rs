@@ -3,7 +3,7 @@
 //! A session asks the daemon itself, over its socket, as any mount does: so leases, locks and other engines are minded by whoever
 //! minds them for all.
 //!
-//! Invariants: a session is used by the connection that has begun it, for the container that it was begun for; every question is
+//! Invariants: a session counts for its user until all that it had open is closed; it is used by the connection that has begun it, for the container that it was begun for; every question is
 //! answered once; what waits for the store are threads of the session.
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use dolmen_env::{Address, Clock, RealClock, spawn};
 use dolmen_fuse::Hosted;
 use dolmen_net::client::{CertsFrom, LinkOptions, reach};
 use dolmen_net::server::{Files, FilesAsked, FilesUser, Then};
-use dolmen_types::{ContNo, Credentials, Error, Head, Result, Uuid};
+use dolmen_types::{ContNo, Credentials, Error, Head, RequestId, Result, Uuid};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -60,7 +60,22 @@ struct Inner {
 #[derive(Default)]
 struct All {
     sessions: BTreeMap<u64, Session>,
+    /// Who speaks for whom: those that are there, and those that have not ended yet.
+    places: BTreeMap<u128, u32>,
     is_over: bool,
+}
+
+/// A place among the sessions, which is free again when this is dropped.
+struct Place {
+    inner: Arc<Inner>,
+    /// As whom the session asks the daemon, which nobody else knows.
+    client: u128,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.inner.all().places.remove(&self.client);
+    }
 }
 
 /// A session, as it is found.
@@ -68,12 +83,13 @@ struct Session {
     pool: Uuid,
     key: u64,
     cont: ContNo,
-    uid: u32,
     queue: Arc<Queue>,
 }
 
 /// What its threads do.
 struct Queue {
+    /// Guards: its place, until all is closed; taken alone.
+    place: Mutex<Option<Place>>,
     /// Guards: what is open, until the last thread closes it: no thread that serves connections may, as that asks the daemon. Taken
     /// last.
     files: Mutex<Option<Arc<Opened>>>,
@@ -119,6 +135,11 @@ impl Sessions {
         Some(Arc::new(PoolFiles { pool, inner: Arc::clone(&self.inner) }))
     }
 
+    /// For which user a client asks that is a session.
+    pub(crate) fn user_of(&self, client: u128) -> Option<u32> {
+        self.inner.all().places.get(&client).copied()
+    }
+
     /// Ends all sessions, and waits for what they are just doing. REQUIRES: the daemon serves still.
     pub(crate) fn end(&self) {
         let ended = {
@@ -127,9 +148,9 @@ impl Sessions {
             core::mem::take(&mut all.sessions)
         };
         ended.values().for_each(|session| session.queue.end(None));
+        drop(ended);
         let end_ns = RealClock.monotonic_ns() + ENDING_NS;
-        let is_under_way = |session: &Session| session.queue.waiting().threads > 0;
-        while ended.values().any(is_under_way) && RealClock.monotonic_ns() < end_ns {
+        while !self.inner.all().places.is_empty() && RealClock.monotonic_ns() < end_ns {
             dolmen_env::wait(ENDING_REST);
         }
     }
@@ -141,26 +162,42 @@ impl Inner {
     }
 
     /// Takes a place for a session; its number.
-    fn enter(&self, pool: Uuid, key: u64, cont: ContNo, uid: u32) -> Result<(u64, Arc<Queue>)> {
+    fn enter(
+        self: &Arc<Self>,
+        pool: Uuid,
+        key: u64,
+        cont: ContNo,
+        uid: u32,
+    ) -> Result<(u64, u128, Arc<Queue>)> {
+        let client = dolmen_env::Rng::from_entropy().map_err(|_none| Error::Busy)?.next_u128();
         let mut all = self.all();
-        let of_user = all.sessions.values().filter(|session| session.uid == uid).count();
-        if all.is_over || of_user >= USER_MAX || all.sessions.len() >= ALL_MAX {
+        let of_user = all.places.values().filter(|of| **of == uid).count();
+        if all.is_over || of_user >= USER_MAX || all.places.len() >= ALL_MAX {
             return Err(Error::Busy);
         }
         let no = self.next.fetch_add(1, Ordering::Relaxed);
-        let queue =
-            Arc::new(Queue { files: Mutex::default(), waiting: Mutex::default(), come: Condvar::new() });
-        let session = Session { pool, key, cont, uid, queue: Arc::clone(&queue) };
-        all.sessions.insert(no, session);
-        Ok((no, queue))
+        let place = Mutex::new(Some(Place { inner: Arc::clone(self), client }));
+        let (files, waiting, come) = (Mutex::default(), Mutex::default(), Condvar::new());
+        let queue = Arc::new(Queue { place, files, waiting, come });
+        all.places.insert(client, uid);
+        all.sessions.insert(no, Session { pool, key, cont, queue: Arc::clone(&queue) });
+        Ok((no, client, queue))
     }
 
     fn forget(&self, no: u64) {
-        self.all().sessions.remove(&no);
+        let forgotten = self.all().sessions.remove(&no);
+        // Not under the lock: its place goes with it.
+        drop(forgotten);
     }
 
     /// Begins a session in a thread of its own, which tells.
-    fn begin(self: &Arc<Self>, (no, queue): (u64, Arc<Queue>), asked: &FilesAsked, pool: Uuid, then: Then) {
+    fn begin(
+        self: &Arc<Self>,
+        (no, client, queue): (u64, u128, Arc<Queue>),
+        asked: &FilesAsked,
+        pool: Uuid,
+        then: Then,
+    ) {
         let (inner, user, cont) = (Arc::clone(self), asked.user.clone(), asked.cont);
         // If no thread can be had, nobody is left who could tell: so the answer stays here until there is one.
         let told = Arc::new(Mutex::new(Some(then)));
@@ -170,7 +207,7 @@ impl Inner {
         let begun = spawn("dolmen-files", move || {
             let then = tell.lock().unwrap_or_else(PoisonError::into_inner).take();
             let Some(then) = then else { return };
-            match inner.open(pool, cont, user) {
+            match inner.open(pool, cont, user, client) {
                 Ok(opened) => {
                     *mine.files() = Some(Arc::new(opened));
                     then(Ok(FilesReply::Begun(no)));
@@ -191,11 +228,12 @@ impl Inner {
         }
     }
 
-    /// Mounts a container on behalf of a user.
-    fn open(&self, pool: Uuid, cont: ContNo, user: FilesUser) -> Result<Opened> {
+    /// Mounts a container on behalf of a user, as this client.
+    fn open(&self, pool: Uuid, cont: ContNo, user: FilesUser, client: u128) -> Result<Opened> {
         let address = self.address.as_ref().ok_or(Error::NoPermission)?;
         let cred = Credentials { uid: dolmen_env::user_id(), gid: 0, project: 0 };
-        let head = Head { cred, ..Head::default() };
+        let id = RequestId { client, ..RequestId::default() };
+        let head = Head { cred, id, ..Head::default() };
         let usual = LinkOptions::default();
         let options =
             LinkOptions { patience: PATIENCE, ring_bytes: RING_BYTES, certs: CertsFrom::Nowhere, ..usual };
@@ -212,6 +250,7 @@ impl Inner {
             atime: true,
             acls: true,
             exact_blocks: true,
+            tells_opens: true,
             uid,
             gid,
             ..MountOptions::default()
@@ -346,6 +385,7 @@ impl Queue {
             opened.hosted.end();
         }
         drop(opened);
+        drop(self.place.lock().unwrap_or_else(PoisonError::into_inner).take());
         let ended = {
             let mut waiting = self.waiting();
             waiting.threads = 0;
@@ -394,5 +434,41 @@ impl Queue {
         waiting.renewed_ns = now_ns;
         drop(waiting);
         opened.hosted.renew_locks();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+    use std::sync::mpsc::sync_channel;
+
+    #[test]
+    fn who_leaves_while_his_sessions_begin_has_no_room_for_more_until_they_have_ended() {
+        let dir = std::env::temp_dir().join(format!("dolmen-files-{}", std::process::id()));
+        let _left = std::fs::remove_file(&dir);
+        // Takes connections, and never says a word.
+        let listener = UnixListener::bind(&dir).unwrap();
+        let sessions = Sessions::new(&[Address::Unix(dir.clone())], 1, Arc::new(|_: &str| ()));
+        let files = sessions.of(Uuid::nil()).unwrap();
+        let ask = |key: u64, uid: u32, then: Then| {
+            let user = FilesUser { uid, gid: 1, groups: Vec::new() };
+            files.ask(FilesAsked { key, user, cont: ContNo(1), ask: FilesAsk::Begin }, then);
+        };
+        for key in 0..USER_MAX as u64 {
+            ask(key, 7, Box::new(|_told| ()));
+            files.leave(key);
+        }
+        let (told, tells) = sync_channel(1);
+        ask(99, 7, Box::new(move |result| told.send(result).unwrap()));
+        assert_eq!(tells.try_recv(), Ok(Err(Error::Busy)));
+        let clients: Vec<u128> = sessions.inner.all().places.keys().copied().collect();
+        assert_eq!(
+            clients.iter().map(|client| sessions.user_of(*client)).collect::<Vec<_>>(),
+            [Some(7); USER_MAX]
+        );
+        assert_eq!(sessions.user_of(7), None);
+        drop(listener);
+        std::fs::remove_file(&dir).unwrap();
     }
 }
