@@ -7,6 +7,7 @@
 //!   directory that nothing can be read or written through (`O_PATH`).
 //! - [`settle`] gives a file back to the kernel, for good: what needs the kernel's own object does that first.
 //! - [`names`] makes, removes and moves what has names.
+//! - [`stream`] is a directory that is listed.
 //! - [`attrs`] sets attributes of files, and [`rights`] says what these let the process do.
 //! - [`heard`] remembers what was found of names under leases, and listens for who changes it.
 //! - [`mounts`] finds mounts and connects to their pools; [`calls`] has the functions that programs call.
@@ -34,4 +35,5 @@ mod rights;
 mod settle;
 mod stat;
 mod state;
+mod stream;
 mod system;

@@ -26,6 +26,10 @@ impl Failure for i64 {
     const FAILED: Self = -1;
 }
 
+impl Failure for () {
+    const FAILED: Self = ();
+}
+
 impl<T> Failure for *mut T {
     const FAILED: Self = core::ptr::null_mut();
 }

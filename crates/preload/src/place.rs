@@ -9,7 +9,7 @@ use dolmen_dfs::Dir;
 use std::sync::Arc;
 
 /// Of the kernel since 6.8: tells a mount by a number that no other ever has.
-const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+pub(crate) const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
 const PATH_BYTES_MAX: usize = 4096;
 const NAME_BYTES_MAX: usize = 255;
 

@@ -15,12 +15,14 @@ pub(crate) enum Kind {
     Other,
     Name,
     Attr,
+    List,
 }
 
-const NAMES: [&str; 9] = ["open", "stat", "access", "read", "write", "seek", "other", "name", "attr"];
+const NAMES: [&str; 10] =
+    ["open", "stat", "access", "read", "write", "seek", "other", "name", "attr", "list"];
 
-static TAKEN: [AtomicU64; 9] = [const { AtomicU64::new(0) }; 9];
-static PASSED: [AtomicU64; 9] = [const { AtomicU64::new(0) }; 9];
+static TAKEN: [AtomicU64; 10] = [const { AtomicU64::new(0) }; 10];
+static PASSED: [AtomicU64; 10] = [const { AtomicU64::new(0) }; 10];
 static SETTLED: AtomicU64 = AtomicU64::new(0);
 static KNOWN: AtomicU64 = AtomicU64::new(0);
 

@@ -1,5 +1,6 @@
 //! Calls of the kernel for the library's own use, past all interception.
 
+use crate::stream::Entry;
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 
@@ -84,6 +85,57 @@ pub(crate) fn statx(dir: c_int, path: &CStr, flags: c_int, mask: u32) -> Result<
 /// Has the kernel ask the mount for the attributes of an open file, instead of going by what it remembers.
 pub(crate) fn refresh(fd: c_int) -> Result<libc::statx, c_int> {
     statx(fd, c"", libc::AT_EMPTY_PATH | libc::AT_STATX_FORCE_SYNC, libc::STATX_BASIC_STATS)
+}
+
+/// No entry of a directory.
+pub(crate) fn no_entry() -> libc::dirent64 {
+    // SAFETY: all zeros is one.
+    unsafe { core::mem::zeroed() }
+}
+
+/// The entries of a directory by the kernel, but for `.` and `..`.
+pub(crate) fn list(dir: c_int) -> Result<Vec<Entry>, c_int> {
+    const INO: usize = 0;
+    const LEN: usize = 16;
+    const KIND: usize = 18;
+    const NAME: usize = 19;
+    let fd = open_at(dir, c".", libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC)?;
+    let mut room = vec![0_u8; 1 << 15];
+    let mut entries = Vec::new();
+    let listed = loop {
+        // SAFETY: there is so much room.
+        let read = checked(unsafe { libc::syscall(libc::SYS_getdents64, fd, room.as_mut_ptr(), room.len()) });
+        let len = match read {
+            Ok(0) => break Ok(entries),
+            Ok(len) => usize::try_from(len).unwrap_or(0),
+            Err(errno) => break Err(errno),
+        };
+        let mut left = room.get(..len).unwrap_or(&[]);
+        while let Some((head, _)) = left.split_first_chunk::<NAME>() {
+            let ino = u64::from_le_bytes(core::array::from_fn(|at| head[INO + at]));
+            let entry_len = usize::from(u16::from_le_bytes([head[LEN], head[LEN + 1]])).max(NAME);
+            let name = left.get(NAME..entry_len).unwrap_or(&[]);
+            let name = name.split(|byte| *byte == 0).next().unwrap_or(&[]);
+            if !matches!(name, b"" | b"." | b"..") {
+                entries.push(Entry { ino, kind: head[KIND], name: name.into() });
+            }
+            left = left.get(entry_len..).unwrap_or(&[]);
+        }
+    };
+    close(fd);
+    listed
+}
+
+/// Flags of an open file.
+pub(crate) fn status_flags(fd: c_int) -> Result<c_int, c_int> {
+    // SAFETY: it takes any number.
+    checked(unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL, 0) })
+}
+
+/// Whether nothing was read of an open file yet.
+pub(crate) fn is_at_start(fd: c_int) -> bool {
+    // SAFETY: it takes any numbers.
+    unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) == 0 }
 }
 
 /// What a symbolic link holds.

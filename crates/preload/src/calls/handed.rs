@@ -28,7 +28,6 @@ handed! {
     splice(from: c_int, at: *mut loff_t, to: c_int, there: *mut loff_t, len: size_t, flags: c_uint) -> ssize_t: from, to;
     copy_file_range(from: c_int, at: *mut loff_t, to: c_int, there: *mut loff_t, len: size_t, flags: c_uint) -> ssize_t: from, to;
     fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE: fd;
-    fdopendir(fd: c_int) -> *mut libc::DIR: fd;
     fchdir(fd: c_int) -> c_int: fd;
     fallocate(fd: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int: fd;
     fallocate64(fd: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int: fd;

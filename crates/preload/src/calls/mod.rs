@@ -3,6 +3,7 @@
 mod attrs;
 mod data;
 mod descriptors;
+mod dirs;
 mod handed;
 mod names;
 mod opening;

@@ -23,15 +23,10 @@ fn taken(report: &str, kind: &str) -> u64 {
     count.parse().unwrap()
 }
 
-#[test]
-fn a_program_sees_the_same_with_the_library_and_without() {
-    let Some(mounted) = Mounted::new("same") else { return };
-    let calls = program(&mounted, "calls");
-    let [plain, other] = ["plain", "taken"].map(|name| {
-        let dir = mounted.path(name);
-        fs::create_dir(&dir).unwrap();
-        dir
-    });
+/// Has a program of `tests/c` work in two directories, without the library and with it: what it says is the same. What the library
+/// reports.
+fn says_the_same(mounted: &Mounted, name: &str, [plain, other]: [&Path; 2]) -> String {
+    let calls = program(mounted, name);
     let run = |dir: &Path, is_taken: bool| {
         let mut command = mounted.command(&calls, is_taken);
         let output = mounted.limited(command.arg(dir));
@@ -40,13 +35,25 @@ fn a_program_sees_the_same_with_the_library_and_without() {
         assert!(output.status.success(), "{out}\n{err}");
         (out, err)
     };
-    let (expected, said) = run(&plain, false);
+    let (expected, said) = run(plain, false);
     assert_eq!(said, "");
-    let (found, report) = run(&other, true);
+    let (found, report) = run(other, true);
     for (expected, found) in expected.lines().zip(found.lines()) {
         assert_eq!(found, expected, "in\n{report}");
     }
     assert_eq!(found.lines().count(), expected.lines().count());
+    report
+}
+
+#[test]
+fn a_program_sees_the_same_with_the_library_and_without() {
+    let Some(mounted) = Mounted::new("same") else { return };
+    let [plain, other] = ["plain", "taken"].map(|name| {
+        let dir = mounted.path(name);
+        fs::create_dir(&dir).unwrap();
+        dir
+    });
+    let report = says_the_same(&mounted, "calls", [&plain, &other]);
     for (kind, count_min) in
         [("open", 10), ("stat", 15), ("read", 5), ("write", 10), ("seek", 10), ("settled", 8)]
     {

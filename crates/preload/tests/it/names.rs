@@ -1,7 +1,7 @@
 //! Names that several processes look at and change, past the kernel and through it.
 
 use crate::mounted::{Mounted, program};
-use crate::{amount, taken};
+use crate::{amount, says_the_same, taken};
 use std::fs;
 use std::path::Path;
 
@@ -24,6 +24,7 @@ fn random_operations_on_names_match_a_model_in_two_processes_by_turns() {
         for line in err.lines().filter(|line| taken(line, "stat") > 0) {
             assert!(taken(line, "known") > steps / 10, "{line}");
             assert!(taken(line, "name") > steps / 4 && taken(line, "attr") > steps / 16, "{line}");
+            assert!(taken(line, "list") > steps / 16, "{line}");
         }
     }
     mounted.finish();
@@ -169,5 +170,18 @@ fn names_and_attributes_are_the_same_with_the_library_and_without() {
     for (kind, count_min) in [("name", 40), ("attr", 25)] {
         assert!(report.lines().any(|line| taken(line, kind) >= count_min), "{kind}: {report}");
     }
+    mounted.finish();
+}
+
+#[test]
+fn directories_are_listed_as_the_mount_lists_them() {
+    let Some(mounted) = Mounted::new("dirs") else { return };
+    let [plain, other] = ["plain", "taken"].map(|name| {
+        let dir = mounted.path(name);
+        fs::create_dir(&dir).unwrap();
+        dir
+    });
+    let report = says_the_same(&mounted, "dirs", [&plain, &other]);
+    assert!(report.lines().any(|line| taken(line, "list") >= 4), "{report}");
     mounted.finish();
 }
