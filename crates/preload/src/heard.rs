@@ -54,8 +54,9 @@ impl Equivalent<Key> for KeyRef<'_> {
 struct Kept {
     found: Found,
     leased: Leased,
-    /// Own changes of the name before it was looked for, and of the file.
-    changes: (u64, u64),
+    /// Where own changes of the name and of the file are counted, and how many there were before it was looked for.
+    at: [u16; 2],
+    changes: [u64; 2],
 }
 
 /// In two parts: what was found lately, and before that.
@@ -111,60 +112,77 @@ impl Heard {
         self.remote.link().has_leases()
     }
 
-    fn cell(&self, of: impl Hash) -> &AtomicU64 {
+    /// Where own changes of something are counted.
+    fn cell_of(&self, of: impl Hash) -> u16 {
         let hash = self.hasher.hash_one(of).to_le_bytes();
-        &self.changes[usize::from(u16::from_le_bytes([hash[0], hash[1]])) % CELLS]
+        u16::from_le_bytes([hash[0], hash[1]])
     }
 
-    fn changes(&self, key: &KeyRef<'_>, found: Found) -> (u64, u64) {
-        let of_file = found.map_or(0, |stat| self.cell(stat.ino).load(Ordering::Acquire));
-        (self.cell(key).load(Ordering::Acquire), of_file)
+    fn cell(&self, at: u16) -> &AtomicU64 {
+        &self.changes[usize::from(at) % CELLS]
+    }
+
+    fn changes_at(&self, at: u16) -> u64 {
+        self.cell(at).load(Ordering::Acquire)
     }
 
     /// This process has changed a file, or what is recorded of it.
     pub(crate) fn note_change(&self, ino: u64) {
         // First: who sees the other has seen this.
         self.all_changes.fetch_add(1, Ordering::AcqRel);
-        self.cell(ino).fetch_add(1, Ordering::AcqRel);
+        self.cell(self.cell_of(ino)).fetch_add(1, Ordering::AcqRel);
     }
 
     /// This process has made, removed or replaced a name.
     pub(crate) fn note_name(&self, dir: u64, name: &[u8]) {
         self.all_changes.fetch_add(1, Ordering::AcqRel);
-        self.cell(KeyRef { dir, name }).fetch_add(1, Ordering::AcqRel);
+        self.cell(self.cell_of(KeyRef { dir, name })).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether nothing is known to be under a name.
-    pub(crate) fn is_nothing(&self, dir: u64, name: &[u8]) -> bool {
+    /// What is known to be under a name.
+    pub(crate) fn known(&self, dir: u64, name: &[u8]) -> Option<Found> {
         let now_ns = RealClock.monotonic_ns();
         self.note_use(now_ns);
-        let is_nothing = matches!(self.known(dir, name, now_ns), Some(None));
-        if is_nothing {
-            report::known();
-        }
-        is_nothing
+        let key = KeyRef { dir, name };
+        let old = {
+            let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+            let lately = names.lately.get(&key);
+            let kept = lately.or_else(|| names.before.get(&key))?;
+            if !kept.at.iter().zip(kept.changes).all(|(at, count)| self.changes_at(*at) == count)
+                || !kept.leased.holds(now_ns)
+            {
+                return None;
+            }
+            if lately.is_some() {
+                report::known();
+                return Some(kept.found);
+            }
+            Arc::clone(kept)
+        };
+        let found = old.found;
+        self.keep(Key { dir, name: name.into() }, old);
+        report::known();
+        Some(found)
     }
 
-    /// What the entry `name` of `dir`, whose number is `ino`, names: as it is known, or as the daemon says.
+    /// What the entry `name` of `dir`, whose number is `ino`, names, as the daemon says; it is known from then on.
     ///
     /// # Errors
     /// As `Dir::lookup`; that there is nothing is no error.
     pub(crate) fn look(self: &Arc<Self>, dir: &Dir, ino: u64, name: &[u8]) -> Result<Found> {
         let now_ns = RealClock.monotonic_ns();
-        self.note_use(now_ns);
-        if let Some(found) = self.known(ino, name, now_ns) {
-            report::known();
-            return Ok(found);
-        }
         let Some(listeners) = self.listening() else { return ask(dir, name) };
+        let at_name = self.cell_of(KeyRef { dir: ino, name });
         let before = self.all_changes.load(Ordering::Acquire);
         let (found, leased) = dolmen_dfs::leased(|| ask(dir, name));
         let found = found?;
-        let changes = self.changes(&KeyRef { dir: ino, name }, found);
+        let of_file = found.map_or(at_name, |stat| self.cell_of(stat.ino));
+        let at = [at_name, of_file];
+        let changes = at.map(|at| self.changes_at(at));
         // Who has changed something here meanwhile may have come after the look.
         let is_whole = self.all_changes.load(Ordering::Acquire) == before;
         if is_whole && leased.holds(now_ns) {
-            self.keep(Key { dir: ino, name: name.into() }, Arc::new(Kept { found, leased, changes }));
+            self.keep(Key { dir: ino, name: name.into() }, Arc::new(Kept { found, leased, at, changes }));
         }
         let has_more = self.remote.links().len() > listeners.threads.len();
         drop(listeners);
@@ -188,26 +206,6 @@ impl Heard {
         if now_ns.saturating_sub(self.used_ns.load(Ordering::Relaxed)) > SELDOM_NS {
             self.used_ns.store(now_ns, Ordering::Relaxed);
         }
-    }
-
-    /// What is known to be under a name.
-    fn known(&self, dir: u64, name: &[u8], now_ns: u64) -> Option<Found> {
-        let key = KeyRef { dir, name };
-        let old = {
-            let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-            let lately = names.lately.get(&key);
-            let kept = lately.or_else(|| names.before.get(&key))?;
-            if self.changes(&key, kept.found) != kept.changes || !kept.leased.holds(now_ns) {
-                return None;
-            }
-            if lately.is_some() {
-                return Some(kept.found);
-            }
-            Arc::clone(kept)
-        };
-        let found = old.found;
-        self.keep(Key { dir, name: name.into() }, old);
-        Some(found)
     }
 
     fn keep(&self, key: Key, kept: Arc<Kept>) {

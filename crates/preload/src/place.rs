@@ -4,8 +4,10 @@ use crate::heard;
 use crate::mounts::{Mounted, mounts};
 use crate::state::{is_off, state};
 use crate::{settle, system};
+use core::cell::OnceCell;
 use core::ffi::{CStr, c_int};
 use dolmen_dfs::Dir;
+use std::ffi::CString;
 use std::sync::Arc;
 
 /// Of the kernel since 6.8: tells a mount by a number that no other ever has.
@@ -16,31 +18,46 @@ const NAME_BYTES_MAX: usize = 255;
 /// An entry, which may exist, of a directory that this process reaches by itself.
 pub(crate) struct Place<'a> {
     pub(crate) mount: Arc<Mounted>,
-    pub(crate) dir: Dir,
+    /// Found when it is needed first.
+    dir: OnceCell<Dir>,
     /// What the kernel knows of the directory.
     pub(crate) found: libc::statx,
     pub(crate) name: &'a [u8],
     pub(crate) parent: Parent,
 }
 
-/// The path of a directory, with a zero at its end.
+/// Most paths are shorter, and have room beside the rest.
+const SHORT_BYTES: usize = 192;
+
+/// The path of a directory, with a dot and a zero at its end: with these the kernel looks whether it may be passed through.
 pub(crate) struct Parent {
     from: c_int,
-    room: [u8; PATH_BYTES_MAX + 2],
+    short: [u8; SHORT_BYTES],
     len: usize,
+    /// In place of the short one.
+    long: Option<CString>,
 }
 
 impl Parent {
     fn new(from: c_int, path: &[u8]) -> Option<Self> {
-        let mut room = [0; PATH_BYTES_MAX + 2];
-        room.get_mut(..path.len())?.copy_from_slice(path);
-        // With it the kernel looks whether the directory may be passed through.
-        *room.get_mut(path.len())? = b'.';
-        (path.len() < PATH_BYTES_MAX).then_some(Self { from, room, len: path.len() + 1 })
+        let len = path.len() + 2;
+        let (mut short, mut long) = ([0; SHORT_BYTES], None);
+        match short.get_mut(..len) {
+            Some(room) => {
+                room[..path.len()].copy_from_slice(path);
+                room[path.len()] = b'.';
+            }
+            None if path.len() < PATH_BYTES_MAX => long = Some(CString::new([path, b"."].concat()).ok()?),
+            None => return None,
+        }
+        Some(Self { from, short, len, long })
     }
 
     pub(crate) fn path(&self) -> &CStr {
-        CStr::from_bytes_with_nul(&self.room[..=self.len]).unwrap_or(c".")
+        match &self.long {
+            Some(long) => long,
+            None => CStr::from_bytes_with_nul(&self.short[..self.len]).unwrap_or(c"."),
+        }
     }
 
     /// A descriptor of the directory by which nothing is read or written.
@@ -52,7 +69,7 @@ impl Parent {
 /// Whether a path may name what this process has open.
 pub(crate) fn leads_to_descriptors(path: &CStr) -> bool {
     let path = path.to_bytes();
-    path.starts_with(b"/proc/") || path.starts_with(b"/dev/")
+    [&b"/proc/"[..], b"/dev/fd", b"/dev/std"].iter().any(|begin| path.starts_with(begin))
 }
 
 /// Directory and name of a path; `None` if its last part names a directory for sure, or what the mount alone knows.
@@ -79,8 +96,7 @@ pub(crate) fn of(from: c_int, path: &CStr) -> Option<Place<'_>> {
     }
     let (parent, found, name) = parent_of(from, path)?;
     let mount = mounts().of(&found, from, parent.path())?;
-    let dir = mount.dir(&found, from, parent.path())?;
-    Some(Place { mount, dir, found, name, parent })
+    Some(Place { mount, dir: OnceCell::new(), found, name, parent })
 }
 
 impl Place<'_> {
@@ -103,7 +119,18 @@ impl Place<'_> {
     /// Whether he may make entries here, and they get nothing from the directory: no group, and no list.
     pub(crate) fn is_plain(&self) -> bool {
         let takes_group = u32::from(self.found.stx_mode) & libc::S_ISGID != 0;
-        !takes_group && self.may_add() && self.mount.is_plain(self.found.stx_ino, &self.dir)
+        let is_plain = |dir| self.mount.is_plain(self.found.stx_ino, dir);
+        !takes_group && self.may_add() && self.dir().is_some_and(is_plain)
+    }
+
+    /// The directory in the container; `None` if it is none there.
+    fn dir(&self) -> Option<&Dir> {
+        if self.dir.get().is_none() {
+            let dir = self.mount.dir(&self.found, self.parent.from, self.parent.path())?;
+            // Ignored: it was found meanwhile, by nobody else.
+            _ = self.dir.set(dir);
+        }
+        self.dir.get()
     }
 
     /// Whether something is mounted over it, as the kernel says.
@@ -124,8 +151,9 @@ impl Place<'_> {
     /// more.
     pub(crate) fn directory(&self) -> Option<Dir> {
         let ino = self.found.stx_ino;
-        if self.mount.is_at_home(ino, &self.dir) {
-            return Some(self.dir.clone());
+        let dir = self.dir()?;
+        if self.mount.is_at_home(ino, dir) {
+            return Some(dir.clone());
         }
         self.mount.forget_dir(ino);
         let dir = self.mount.dir(&self.found, self.parent.from, self.parent.path())?;
@@ -134,7 +162,10 @@ impl Place<'_> {
 
     /// What is there: as it is known, or as the daemon says.
     pub(crate) fn look(&self) -> dolmen_dfs::Result<heard::Found> {
-        self.attempt(|dir| self.mount.heard.look(dir, self.found.stx_ino, self.name))
+        match self.mount.heard.known(self.found.stx_ino, self.name) {
+            Some(found) => Ok(found),
+            None => self.attempt(|dir| self.mount.heard.look(dir, self.found.stx_ino, self.name)),
+        }
     }
 
     /// Notes that this process has made, removed or replaced the name.
@@ -144,7 +175,7 @@ impl Place<'_> {
 
     /// Does something in the directory, and once more if another has moved that since it was found.
     pub(crate) fn attempt<T>(&self, act: impl Fn(&Dir) -> dolmen_dfs::Result<T>) -> dolmen_dfs::Result<T> {
-        match act(&self.dir) {
+        match act(self.dir().ok_or(dolmen_dfs::Error::Stale)?) {
             Err(dolmen_dfs::Error::Stale) => {
                 self.mount.forget_dir(self.found.stx_ino);
                 let again = self.mount.dir(&self.found, self.parent.from, self.parent.path());

@@ -39,7 +39,8 @@ fn take(from: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> Option<
 
 /// Whether a file that is not to be made is known not to be there.
 fn is_missing(place: &Place<'_>, flags: c_int) -> bool {
-    flags & libc::O_CREAT == 0 && place.mount.heard.is_nothing(place.found.stx_ino, place.name)
+    flags & libc::O_CREAT == 0
+        && matches!(place.mount.heard.known(place.found.stx_ino, place.name), Some(None))
 }
 
 fn taken(place: &Place<'_>, flags: c_int, mode: mode_t) -> Option<c_int> {
