@@ -2,7 +2,8 @@
 //!
 //! A mount takes a lock of each file that it has open, of a family that programs do not see, at the engine that keeps locks.
 //! Whoever removes the last name of a file takes the same lock for himself alone until the name is gone: he gets it if
-//! nobody else has the file open. If he does not, the file goes to the list of files without a name instead.
+//! nobody else has the file open. If he does not, the file goes to the list of files without a name instead. Whoever moves a file
+//! that others have open puts its record beside its names, as that of a file with several: there they find it.
 //!
 //! Invariants: what is open has its lock before the last look at its name, and as long as it is open; nobody frees a file that others have
 //! the lock of.
@@ -190,6 +191,22 @@ impl Mount {
             Elsewhere::No(alone) => leaving.alone = alone,
         }
         Ok(leaving.is_left)
+    }
+
+    /// Whether others have a file open, as far as the engine knows; nothing is taken. Who opens it while this is asked may be missed.
+    pub(crate) fn is_held_elsewhere(&self, file: Oid) -> Result<bool> {
+        if !self.knows_opens() || !is_file(file) {
+            return Ok(false);
+        }
+        let Some(locks) = self.opens.locks(self) else { return Ok(false) };
+        Ok(match kept(locks.test(owner(file), LockRange::whole(LockKind::Write)))? {
+            Kept::Told(told) => told != Locked::Done,
+            Kept::TooMany => false,
+            Kept::ByNobody => {
+                self.opens.by_nobody.store(true, Ordering::Relaxed);
+                false
+            }
+        })
     }
 
     /// Whether others have the file open, of which this mount has the lock only if it has it open itself.

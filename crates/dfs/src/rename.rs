@@ -49,6 +49,22 @@ impl<'a> Side<'a> {
     }
 }
 
+/// Which of those that a rename moves others have open: their records go to where whoever has them open looks for them.
+#[derive(Clone, Copy, Default)]
+struct Elsewhere {
+    source: bool,
+    victim: bool,
+}
+
+/// What came of a rename.
+#[derive(Clone, Copy, Default)]
+struct Renamed {
+    /// The last name of the victim went.
+    gone: bool,
+    /// What has its record beside its names now.
+    beside: Elsewhere,
+}
+
 /// What a rename found before its transaction, and locks by.
 struct Seen {
     source: Inode,
@@ -140,25 +156,27 @@ impl Dir {
         let removing = victim_node.filter(|_| replaced.is_some()).cloned().map(Removing::new);
         let is_open = removing.as_ref().is_some_and(|removing| removing.is_open);
         let mut leaving = Leaving::default();
-        let gone =
-            mount.transact(|tx| mount.rename_in(At::Tx(tx), from, to, &seen, (mode, is_open), &mut leaving));
-        if let Ok(gone) = gone {
+        let renamed = mount.opened_elsewhere(&seen, mode).and_then(|elsewhere| {
+            let how = (mode, is_open, elsewhere);
+            mount.transact(|tx| mount.rename_in(At::Tx(tx), from, to, &seen, how, &mut leaving))
+        });
+        if let Ok(Renamed { gone, beside }) = renamed {
             if let Some(victim) = &seen.victim {
                 leaving.settle(mount, victim.oid);
             }
             if let Some(node) = &source_node {
-                mount.moved(node, &seen.source, to);
+                mount.moved(node, (&seen.source, beside.source), to);
             }
             if mode == RenameMode::Exchange
                 && let (Some(node), Some(victim)) = (victim_node, &seen.victim)
             {
-                mount.moved(node, victim, from);
+                mount.moved(node, (victim, beside.victim), from);
             } else {
                 removing.filter(|_| gone).into_iter().for_each(Removing::settle);
             }
         }
         drop((stripes, gates, removal, tree, alone));
-        gone?;
+        renamed?;
         let links = |inode: &Inode| inode.kind != FileKind::File;
         if links(&seen.source) || damaged || seen.victim.as_ref().is_some_and(links) {
             mount.paths.forget_all();
@@ -289,16 +307,27 @@ impl Mount {
         }
     }
 
-    /// The transaction of a rename; whether the last name of the victim went.
+    /// Which of those that a rename moves others have open, as far as anybody knows.
+    fn opened_elsewhere(&self, seen: &Seen, mode: RenameMode) -> Result<Elsewhere> {
+        let is_open = |inode: &Inode| match inode.kind == FileKind::File && !inode.linked {
+            true => self.is_held_elsewhere(inode.oid),
+            false => Ok(false),
+        };
+        let exchanged = seen.victim.filter(|_| mode == RenameMode::Exchange);
+        let victim = exchanged.as_ref().map_or(Ok(false), is_open)?;
+        Ok(Elsewhere { source: is_open(&seen.source)?, victim })
+    }
+
+    /// The transaction of a rename.
     fn rename_in<'a>(
         &'a self,
         at: At<'_>,
         from: &Side<'_>,
         to: &Side<'_>,
         seen: &Seen,
-        (mode, victim_open): (RenameMode, bool),
+        (mode, victim_open, elsewhere): (RenameMode, bool, Elsewhere),
         leaving: &mut Leaving<'a>,
-    ) -> Result<bool> {
+    ) -> Result<Renamed> {
         let source = self.inode(at, &from.slot)?.ok_or(Error::Stale)?;
         let (victim, damaged) = self.victim(at, &to.slot)?;
         let is_same = victim.map(|v| v.oid) == seen.victim.map(|v| v.oid) && damaged == seen.damaged;
@@ -318,15 +347,17 @@ impl Mount {
                 self.check_not_below(at, from.dir, victim.oid)?;
             }
             let victim_extras = self.extras(at, &to.slot)?;
-            self.replace_entry(at, &from.slot, &victim, &victim_extras)?;
-            self.replace_entry(at, &to.slot, &source, &extras)?;
-            return Ok(false);
+            self.punch_entry(at, &from.slot)?;
+            let victim = self.put_moved(at, &from.slot, (&victim, elsewhere.victim), &victim_extras)?;
+            self.punch_entry(at, &to.slot)?;
+            let source = self.put_moved(at, &to.slot, (&source, elsewhere.source), &extras)?;
+            return Ok(Renamed { gone: false, beside: Elsewhere { source, victim } });
         }
         let mut gone = false;
         if let Some(victim) = victim {
             if victim.oid == source.oid {
                 // Two names of one file: both stay.
-                return Ok(false);
+                return Ok(Renamed::default());
             }
             match (source.is_dir(), victim.is_dir()) {
                 (true, false) => return Err(Error::NotDirectory),
@@ -340,17 +371,19 @@ impl Mount {
         if victim.is_some() || damaged {
             self.punch_entry(at, &to.slot)?;
         }
-        self.put_moved(at, &to.slot, &source, &extras)?;
-        Ok(gone)
+        let source = self.put_moved(at, &to.slot, (&source, elsewhere.source), &extras)?;
+        Ok(Renamed { gone, beside: Elsewhere { source, victim: false } })
     }
 
-    fn replace_entry(&self, at: At<'_>, slot: &Slot, inode: &Inode, extras: &[Extra]) -> Result<()> {
-        self.punch_entry(at, slot)?;
-        self.put_moved(at, slot, inode, extras)
-    }
-
-    /// Writes a renamed entry; the change time of what it names is now.
-    fn put_moved(&self, at: At<'_>, slot: &Slot, inode: &Inode, extras: &[Extra]) -> Result<()> {
+    /// Writes a renamed entry; the change time of what it names is now. Whether the record of what others have open has gone beside
+    /// its names.
+    fn put_moved(
+        &self,
+        at: At<'_>,
+        slot: &Slot,
+        (inode, is_open_elsewhere): (&Inode, bool),
+        extras: &[Extra],
+    ) -> Result<bool> {
         let now = self.now();
         let changed =
             |inode: &Inode| Inode { ctime: now, written_at: Epoch::from_unix_ns(now.unix_ns()), ..*inode };
@@ -367,7 +400,15 @@ impl Mount {
                 Err(other) => return Err(other),
             }
         }
-        self.put_whole_entry(at, slot, &changed(&entry), extras)
+        let entry = changed(&entry);
+        if inode.linked || !is_open_elsewhere {
+            self.put_whole_entry(at, slot, &entry, extras)?;
+            return Ok(false);
+        }
+        let one = LinkCount::new(1).expect("one is between one and the limit");
+        self.put_companion(at, &entry, one, extras)?;
+        self.put_whole_entry(at, slot, &Inode { linked: true, ..entry }, &[])?;
+        Ok(true)
     }
 
     /// Refuses to move the directory `moved` into `dir` if that is it or lies below it. Each step up is read
@@ -385,10 +426,13 @@ impl Mount {
         Err(Error::NameTooLong)
     }
 
-    /// After the commit of a rename: the node's record lies in the new entry now.
-    fn moved(&self, node: &Arc<Node>, inode: &Inode, to: &Side<'_>) {
+    /// After the commit of a rename: the node's record lies in the new entry now, or beside its names.
+    fn moved(&self, node: &Arc<Node>, (inode, is_beside): (&Inode, bool), to: &Side<'_>) {
         if inode.linked || node.is_removed() {
             return;
+        }
+        if is_beside {
+            return node.set_home(Home { slot: Self::companion_slot(node.oid), parent: None });
         }
         let parent = inode.is_dir().then(|| Arc::clone(to.dir));
         node.set_home(Home { slot: to.slot.clone(), parent });

@@ -49,6 +49,11 @@ impl Watched {
         Self { keeper: Some(Keeper::default()), ..Self::new(inner) }
     }
 
+    /// The same, and keeps locks.
+    pub(crate) fn and_keeping_locks(self) -> Self {
+        Self { keeper: Some(Keeper::default()), ..self }
+    }
+
     /// Has it forget all locks, as a daemon that is started again: then those who had some come first until `recovers` is false.
     pub(crate) fn forget_locks(&self, recovers: bool) {
         let mut all = self.keeper.as_ref().unwrap().all.lock().unwrap();

@@ -1,4 +1,4 @@
-//! Files that are open in one mount while another removes or replaces their names.
+//! Files that are open in one mount while another removes, replaces or moves their names.
 
 use super::orphans::unnamed;
 use super::script::Script;
@@ -46,13 +46,22 @@ fn replace(file: &Path) {
 }
 
 #[test]
-fn a_file_that_is_open_in_one_mount_works_on_when_another_removes_or_replaces_it() {
+fn a_file_that_is_open_in_one_mount_works_on_when_another_removes_replaces_or_moves_it() {
     for cache in ["off", "metadata", "data"] {
         let Some((mounted, mut removed)) = two(cache, &["--cache", cache]) else { return };
         let [here, there] = ["mnt", "mnt2"].map(|dir| mounted.place.path(dir));
         let mut replaced = Script::on(&here.join("g"), PROGRAM);
         let mut linked = Script::on(&here.join("h"), PROGRAM);
+        let mut moved = Script::on(&here.join("j"), PROGRAM);
         assert_eq!(removed.does("look"), whole(1), "{cache}");
+        // As logs are put aside.
+        fs::create_dir(there.join("d")).unwrap();
+        fs::rename(there.join("j"), there.join("d/k")).unwrap();
+        assert_eq!(moved.does("look"), whole(1), "{cache}");
+        for dir in [&here, &there] {
+            assert!(!dir.join("j").exists(), "{cache}");
+            assert_eq!(fs::metadata(dir.join("d/k")).unwrap().len(), 500_012, "{cache}");
+        }
         fs::remove_file(there.join("f")).unwrap();
         replace(&there.join("g"));
         fs::hard_link(there.join("h"), there.join("i")).unwrap();
@@ -69,7 +78,8 @@ fn a_file_that_is_open_in_one_mount_works_on_when_another_removes_or_replaces_it
         assert_eq!((linked.does("look"), unnamed(&mounted)), (whole(1), 2), "{cache}");
         fs::remove_file(there.join("i")).unwrap();
         assert_eq!((linked.does("look"), unnamed(&mounted)), (whole(0), 3), "{cache}");
-        for mut holder in [removed, replaced, linked] {
+        assert_eq!(moved.does("look"), whole(1), "{cache}");
+        for mut holder in [removed, replaced, linked, moved] {
             holder.running.kill();
         }
         wait_until("they are freed when they are closed", || unnamed(&mounted) == 0);

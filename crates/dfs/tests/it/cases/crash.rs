@@ -7,6 +7,7 @@ use crate::watched::Watched;
 use dolmen_client::{ContName, Container, Options, Pool};
 use dolmen_dfs::{
     Dfs, Error, File, FileKind, Follow, FormatOptions, MountOptions, OpenOptions, RenameMode, SetAttrs,
+    XattrCond,
 };
 use dolmen_env::sim::{CrashPlan, Fault, SimConfig, SimDisk, SimDrive, SimPower};
 use dolmen_env::{Clock, Rng, Secrets, SimClock};
@@ -223,7 +224,8 @@ fn devices(drive: &SimDrive) -> dolmen_engine::Devices {
 }
 
 fn mount(container: &Container, clock: &Arc<dyn Clock>, shared: bool) -> Dfs {
-    let options = MountOptions { clock: Arc::clone(clock), shared, ..MountOptions::default() };
+    let options =
+        MountOptions { clock: Arc::clone(clock), shared, tells_opens: shared, ..MountOptions::default() };
     Dfs::mount(container, &options).unwrap()
 }
 
@@ -238,6 +240,8 @@ pub(crate) fn build(power: &SimPower, clock: &Arc<dyn Clock>, shared: bool) -> (
     // Nothing is answered without power: whoever asked then would wait for what was under way.
     let refuses = move || supply.is_crashed().then_some(dolmen_types::Error::Canceled);
     let pool = Watched::refusing(crate::pool_on(stores.collect(), clock, true), refuses);
+    // Where several mounts share it.
+    let pool = if shared { pool.and_keeping_locks() } else { pool };
     let container = container_in(Arc::new(pool), clock);
     let clock_of = Arc::clone(clock);
     let options = FormatOptions {
@@ -314,4 +318,61 @@ fn a_power_cut_leaves_every_operation_done_or_not() {
         cut += 1;
     }
     assert!(cut > 40, "only {cut} boundaries");
+}
+
+#[test]
+fn a_power_cut_leaves_a_move_of_what_another_mount_has_open_done_or_not() {
+    let clock: Arc<dyn Clock> = Arc::new(SimClock::new(START_NS));
+    for how in [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange] {
+        let (mut cut, mut is_crashed) = (0_u64, true);
+        while is_crashed {
+            let power = SimPower::new();
+            let (drives, fs) = build(&power, &clock, true);
+            let other = mount(fs.container(), &clock, true);
+            fs.mkdir("/d", 0o755).unwrap();
+            let mut files = vec![fs.open("/f", &OpenOptions::CREATE_NEW).unwrap()];
+            files[0].write_at(0, b"data").unwrap();
+            if how != RenameMode::NoReplace {
+                files.push(fs.open("/d/g", &OpenOptions::CREATE_NEW).unwrap());
+            }
+            for file in &files {
+                file.set_xattr("user.a", b"1", XattrCond::Any).unwrap();
+                file.sync().unwrap();
+            }
+            let before = tree_of(&other);
+            // Nothing is cut the first time: he has it open still.
+            if let Some(cut) = cut.checked_sub(1) {
+                power.fail_at(power.ops() + cut, Fault::Crash);
+            }
+            let done = other.rename("/f", &other, "/d/g", how);
+            if cut == 0 {
+                files[0].append(b"and more").unwrap();
+                cut += 1;
+                continue;
+            }
+            is_crashed = power.is_crashed();
+            if !is_crashed {
+                done.unwrap();
+                break;
+            }
+            let mut after = before.clone();
+            let (moved, replaced) = (after.remove("/f").unwrap(), after.remove("/d/g"));
+            after.insert("/d/g".to_owned(), moved);
+            if let (RenameMode::Exchange, Some(replaced)) = (how, replaced) {
+                after.insert("/f".to_owned(), replaced);
+            }
+            for plan in [CrashPlan::None, CrashPlan::All, CrashPlan::Subset(cut), CrashPlan::Process] {
+                let fs = rebuild(&drives, plan, &clock);
+                let found = tree_of(&fs);
+                assert!(
+                    found == after || found == before && done.is_err(),
+                    "{how:?}, boundary {cut}, {plan:?}: {found:?}\nis neither {before:?}\nnor {after:?}"
+                );
+                let report = fs.check(false).unwrap();
+                assert!(report.is_clean(), "{how:?}, boundary {cut}: {report:?}");
+            }
+            cut += 1;
+        }
+        assert!(cut > 3, "{how:?}: only {cut} boundaries");
+    }
 }

@@ -1,10 +1,10 @@
 //! Files that are open in one mount while another removes their names, where locks are kept.
 
-use super::common::{World, put, read_all};
+use super::common::{World, cat, put, read_all};
 use crate::watched::Watched;
 use dolmen_codec::Ask;
 use dolmen_codec::pool::PoolVerb;
-use dolmen_dfs::{Dfs, Error, File, FileKind, OpenOptions, RenameMode, XattrCond};
+use dolmen_dfs::{Dfs, Error, File, FileKind, Follow, OpenOptions, RenameMode, SetAttrs, XattrCond};
 use dolmen_env::{Clock, RealClock};
 use std::sync::Arc;
 
@@ -99,6 +99,82 @@ fn a_file_that_is_open_works_on_when_another_mount_gives_it_a_name_and_takes_the
     file.write_at(9, b" and more").unwrap();
     let stat = file.stat().unwrap();
     assert_eq!((stat.links, stat.size_bytes), (0, 18));
+}
+
+/// How a mount moves `/f` to `/d/g`.
+const MOVES: [(&str, Remove); 4] = [
+    ("rename", |fs| fs.rename("/f", fs, "/d/g", RenameMode::Replace).unwrap()),
+    ("replace", |fs| {
+        put(fs, "/d/g", b"old").close().unwrap();
+        fs.rename("/f", fs, "/d/g", RenameMode::Replace).unwrap();
+    }),
+    ("exchange", |fs| {
+        put(fs, "/d/g", b"other").close().unwrap();
+        fs.rename("/f", fs, "/d/g", RenameMode::Exchange).unwrap();
+        fs.unlink("/f").unwrap();
+    }),
+    ("exchanged", |fs| {
+        put(fs, "/d/g", b"other").close().unwrap();
+        fs.rename("/d/g", fs, "/f", RenameMode::Exchange).unwrap();
+        fs.unlink("/f").unwrap();
+    }),
+];
+
+#[test]
+fn a_file_that_is_open_works_on_when_another_mount_moves_it() {
+    for (case, move_it) in MOVES {
+        for is_open_there in [false, true] {
+            let (world, _, [one, two], objects) = two();
+            let three = world.mount_shared();
+            one.mkdir("/d", 0o750).unwrap();
+            let file = put(&one, "/f", b"data");
+            file.set_xattr("user.a", b"1", XattrCond::Any).unwrap();
+            let own = is_open_there.then(|| two.open("/f", &OpenOptions::WRITE).unwrap());
+            move_it(&two);
+            let stat = file.stat().unwrap();
+            assert_eq!((stat.links, stat.size_bytes), (1, 4), "{case}");
+            assert_eq!(file.append(b" more").unwrap(), 4, "{case}");
+            file.write_at(0, b"D").unwrap();
+            file.set_attrs(&SetAttrs { mode: Some(0o640), ..SetAttrs::KEEP }).unwrap();
+            assert_eq!(file.xattr("user.a").unwrap(), b"1", "{case}");
+            if let Some(own) = &own {
+                own.append(b"!").unwrap();
+            }
+            file.sync().unwrap();
+            let stat = three.stat("/d/g").unwrap();
+            let len = 9 + u64::from(is_open_there);
+            assert_eq!((stat.permissions, stat.links, stat.size_bytes), (0o640, 1, len), "{case}");
+            assert_eq!(cat(&three, "/d/g")[..9], *b"Data more", "{case}");
+            assert_eq!(three.xattr("/d/g", "user.a", Follow::Yes).unwrap(), b"1", "{case}");
+            // And on, to where it was, and without a name.
+            three.rename("/d/g", &three, "/f", RenameMode::Replace).unwrap();
+            file.append(b"?").unwrap();
+            assert!(three.check(false).unwrap().is_clean(), "{case}");
+            two.unlink("/f").unwrap();
+            assert_eq!(file.append(b"end").unwrap(), len + 1, "{case}");
+            assert_eq!(file.stat().unwrap().links, 0, "{case}");
+            drop((file, own));
+            one.rmdir("/d").unwrap();
+            wait_until("it is freed", || world.object_count() == objects);
+            assert!(one.check(false).unwrap().is_clean(), "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_nobody_has_open_is_moved_as_ever() {
+    let (world, watched, [one, two], objects) = two();
+    put(&one, "/f", b"data").close().unwrap();
+    let before = world.object_count();
+    two.rename("/f", &two, "/g", RenameMode::Replace).unwrap();
+    assert_eq!(world.object_count(), before, "its record is in its entry");
+    let file = two.open("/g", &OpenOptions::READ).unwrap();
+    two.rename("/g", &two, "/f", RenameMode::Replace).unwrap();
+    assert_eq!(world.object_count(), before, "it is open in the mount that moves it");
+    assert_eq!(watched.holders_of(file.oid()), 1, "which others know still");
+    drop(file);
+    one.unlink("/f").unwrap();
+    assert_eq!(world.object_count(), objects);
 }
 
 #[test]
@@ -211,8 +287,8 @@ fn who_opens_a_file_while_its_last_name_goes_finds_it_whole_or_not_at_all() {
     }
 }
 
-/// Requests to make a file, to open it once more, to close and to open it, and to remove it.
-fn costs(fs: &Dfs, watched: &Watched) -> [i64; 5] {
+/// Requests to make a file, to open it once more, to close and to open it, to remove it, and to move it.
+fn costs(fs: &Dfs, watched: &Watched) -> [i64; 6] {
     let cost = |operation: &mut dyn FnMut()| {
         let before = watched.requests();
         operation();
@@ -224,9 +300,11 @@ fn costs(fs: &Dfs, watched: &Watched) -> [i64; 5] {
     let closed = cost(&mut || file = None);
     let opened = cost(&mut || file = Some(fs.open("/f", &OpenOptions::READ).unwrap()));
     file = None;
+    let moved = cost(&mut || fs.rename("/f", fs, "/g", RenameMode::Replace).unwrap());
+    fs.rename("/g", fs, "/f", RenameMode::Replace).unwrap();
     let removed = cost(&mut || fs.unlink("/f").unwrap());
     drop(file);
-    [made, again, closed, opened, removed]
+    [made, again, closed, opened, removed, moved]
 }
 
 #[test]
@@ -237,5 +315,5 @@ fn to_know_of_what_is_open_costs_a_request_for_each_close_and_new_file_and_two_f
         put(&fs, "/first", b"").close().unwrap();
         costs(&fs, &watched)
     });
-    assert_eq!(core::array::from_fn(|at| with[at] - without[at]), [1, 0, 1, 2, 2], "{with:?} {without:?}");
+    assert_eq!(core::array::from_fn(|at| with[at] - without[at]), [1, 0, 1, 2, 2, 1], "{with:?} {without:?}");
 }
