@@ -1,5 +1,5 @@
 /* Random operations on names by two processes in turn, beside a model in memory, as the arguments say: DIR SEED STEPS KIND KIND.
- * A process is "taken" (it keeps the library that it was started with) or "plain". What differs from the model ends it with the step. */
+ * A process is "taken" (it keeps the library that it was started with) or "plain". In the middle it says "ready" and waits for a line. What differs from the model ends it with the step. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -325,6 +325,12 @@ int main(int argc, char **argv) {
   ask(0, "mkdir", "x", "-", 0, "0 -");
   ask(1, "mkdir", "y", "-", 0, "0 -");
   for (step = 0; step < steps; step++) {
+    if (step == steps / 2) {
+      char line[16];
+      printf("ready\n");
+      fflush(stdout);
+      if (!fgets(line, sizeof line, stdin)) return 5;
+    }
     int by = below(2), top_only = below(2);
     place a = anywhere(top_only), b = anywhere(top_only), c = anywhere(0);
     change(by, a, b);

@@ -87,6 +87,25 @@ fn can_mount(place: &Path) -> bool {
 impl Mounted {
     /// `None` where nothing can be mounted.
     pub(crate) fn new(name: &str) -> Option<Self> {
+        Self::with(name, &[], &[])
+    }
+
+    /// One that other users may use, and whose daemon lets them in; `None` where a process cannot be one of them.
+    pub(crate) fn for_others(name: &str) -> Option<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            untested("DOLMEN_TEST_MOUNTS", "nobody else than root becomes other users");
+            return None;
+        }
+        let mounted = Self::with(name, &["--socket-mode", "0666"], &["--allow-other"])?;
+        let entry = ["update-acl", "--entry", "A::EVERYONE@:rw"];
+        for (tool, what, names) in [("dmg", "pool", &["p"][..]), ("daos", "cont", &["p", "c"])] {
+            let words = [&[tool, "-G", "unix:sys/dolmen.sock", what], &entry[..], names].concat();
+            ran(&mounted.place.0, &words);
+        }
+        Some(mounted)
+    }
+
+    fn with(name: &str, of_daemon: &[&str], of_mount: &[&str]) -> Option<Self> {
         let dir =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("preload-{name}-{}", std::process::id()));
         drop(fs::remove_dir_all(&dir));
@@ -96,9 +115,9 @@ impl Mounted {
         can_mount(&place.0).then_some(())?;
         ran(&place.0, &["pool", "create", "sys/p", "--targets", "2"]);
         ran(&place.0, &["cont", "create", "sys/p", "c"]);
-        let daemon = started(&place.0, &["serve", "sys"], "serving at", None);
+        let daemon = started(&place.0, &[&["serve", "sys"], of_daemon].concat(), "serving at", None);
         let mnt = place.0.join("mnt");
-        let words = ["mount", "sys/p", "c", "mnt", "--foreground"];
+        let words = [&["mount", "sys/p", "c", "mnt", "--foreground"], of_mount].concat();
         let mount = started(&place.0, &words, "shows the files", Some(mnt.clone()));
         let guard = Some(guard(mount.child.id(), mnt));
         Some(Self { mount, daemon, place, guard })

@@ -1,23 +1,34 @@
 //! Names that several processes look at and change, past the kernel and through it.
 
 use crate::mounted::{Mounted, program};
+use crate::untested::untested;
 use crate::{amount, says_the_same, taken};
 use std::fs;
 use std::path::Path;
 
 #[test]
 fn random_operations_on_names_match_a_model_in_two_processes_by_turns() {
-    let Some(mounted) = Mounted::new("names") else { return };
+    let Some(mut mounted) = Mounted::new("names") else { return };
     let names = program(&mounted, "names");
     let seed = amount("PRELOAD_SEED", 7);
     let steps = amount("PRELOAD_NAMES", 250);
-    let pairs = [["taken", "plain"], ["plain", "taken"], ["taken", "taken"]];
-    for (at, kinds) in (seed..).zip(pairs) {
+    // In the last ones a daemon is killed.
+    let pairs = [
+        (["taken", "plain"], false),
+        (["plain", "taken"], false),
+        (["taken", "taken"], true),
+        (["taken", "plain"], true),
+    ];
+    for (at, (kinds, is_killed)) in (seed..).zip(pairs) {
         let dir = mounted.path(&format!("{at}"));
         fs::create_dir(&dir).unwrap();
         let mut command = mounted.command(&names, true);
         command.arg(dir).args([at.to_string(), steps.to_string()]).args(kinds);
-        let output = mounted.limited(&mut command);
+        let (output, _) = mounted.limited_between(&mut command, "ready", |mounted| {
+            if is_killed {
+                mounted.kill_and_start_daemon();
+            }
+        });
         let [out, err] =
             [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         assert!(output.status.success() && out.ends_with("done\n"), "seed {at}, {kinds:?}: {out}\n{err}");
@@ -183,5 +194,89 @@ fn directories_are_listed_as_the_mount_lists_them() {
     });
     let report = says_the_same(&mounted, "dirs", [&plain, &other]);
     assert!(report.lines().any(|line| taken(line, "list") >= 4), "{report}");
+    mounted.finish();
+}
+
+/// What another user may do with names and attributes of what is his and what is not: told as above. He is in group 23,457 as well.
+const ANOTHERS_CALLS: &str = r#"
+import errno, os, stat, sys
+def say(what, call, *args, **named):
+    try: told = call(*args, **named)
+    except OSError as error: told = errno.errorcode[error.errno]
+    print(what, args, named, told)
+def attrs(name):
+    s = os.lstat(name); print(name, oct(s.st_mode), s.st_uid, s.st_gid)
+def tries(dir, other):
+    print(dir)
+    f, own = dir + "/roots", dir + "/own"
+    for i in range(30): os.path.exists(dir + "/none")
+    say("list", lambda: sorted(os.listdir(dir)))
+    say("access", lambda: [os.access(f, how) for how in (os.F_OK, os.R_OK, os.W_OK, os.X_OK)])
+    say("chmod", os.chmod, f, 0o666); say("utime", os.utime, f); say("utime", os.utime, f, ns=(1, 2)); say("truncate", os.truncate, f, 1); say("chown", os.chown, f, 12345, -1)
+    say("getxattr", os.getxattr, f, "user.a"); say("setxattr", os.setxattr, f, "user.a", b"1"); say("listxattr", os.listxattr, f); say("removexattr", os.removexattr, f, "user.none")
+    say("mkdir", os.mkdir, own, 0o777); say("mkdir", os.mkdir, own + "/in"); say("symlink", os.symlink, "x", own + "l"); say("link", os.link, f, own + "k"); say("mkfifo", os.mkfifo, own + "p", 0o666)
+    try: os.close(os.open(own + "f", os.O_CREAT | os.O_WRONLY, 0o666)); attrs(own + "f")
+    except OSError as error: print(error)
+    for name in (own, own + "/in", own + "l"):
+        if os.path.lexists(name): attrs(name)
+    say("chmod", os.chmod, own + "f", 0o2640); say("chmod", os.chmod, own + "f", 0o600); say("chown", os.chown, own + "f", -1, 23457); say("chown", os.chown, own + "f", -1, 7); say("chown", os.chown, own + "f", 0, -1); say("utime", os.utime, own + "f", ns=(5, 6))
+    say("rename", os.rename, f, other + "/taken"); say("rename", os.rename, own + "f", f); say("rename", os.rename, own, other + "/own2"); say("rename", os.rename, dir + "/rootsd", dir + "/rootsd2"); say("rename", os.rename, dir + "/rootsd2", other + "/rootsd3")
+    say("unlink", os.unlink, f); say("rmdir", os.rmdir, dir + "/rootsd"); say("rmdir", os.rmdir, dir + "/rootsd2"); say("rmdir", os.rmdir, own + "/in"); say("unlink", os.unlink, own + "l"); say("unlink", os.unlink, own + "f")
+os.umask(0o022)
+for dir in ("open", "sticky", "group", "closed", "mine", "hidden", "listed"): tries(dir, "open")
+for line in os.popen("find open sticky group closed mine listed | sort; true"): print(line, end="")
+sys.stdout.flush()
+"#;
+
+#[test]
+fn another_user_may_do_the_same_with_the_library_and_without() {
+    const MAKES: &str = r#"
+import os, struct
+def acl(user, rights):
+    entries = [(1, 7, 2**32 - 1), (2, rights, user), (4, 5, 2**32 - 1), (16, 7, 2**32 - 1), (32, 5, 2**32 - 1)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+os.umask(0o022)
+for dir in ("open", "sticky", "group", "closed", "mine", "hidden", "listed"):
+    os.mkdir(dir); open(dir + "/roots", "w").write("root"); os.mkdir(dir + "/rootsd")
+os.chmod("open", 0o777); os.chmod("sticky", 0o1777); os.chown("group", -1, 23457); os.chmod("group", 0o2775); os.chown("mine", 12345, -1); os.chmod("hidden", 0o700); os.chmod("listed", 0o777); os.chmod("sticky/roots", 0o640)
+os.setxattr("listed/roots", "system.posix_acl_access", acl(12345, 6)); os.setxattr("listed", "system.posix_acl_default", acl(7, 7)); os.setxattr("closed", "system.posix_acl_access", acl(12345, 7))
+"#;
+    if !Path::new("/usr/bin/python3").exists() {
+        untested("DOLMEN_TEST_TOOLS", "no python3 that everybody may run");
+        return;
+    }
+    let Some(mounted) = Mounted::for_others("others") else { return };
+    let run = |name: &str, is_taken: bool| {
+        let dir = mounted.path(name);
+        fs::create_dir(&dir).unwrap();
+        let mut command = mounted.command(Path::new("python3"), false);
+        let made = mounted.limited(command.args(["-c", MAKES]).current_dir(&dir));
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let mut command = mounted.command(Path::new("setpriv"), is_taken);
+        command.args([
+            "--reuid=12345",
+            "--regid=23456",
+            "--groups=23457",
+            "--",
+            "python3",
+            "-c",
+            ANOTHERS_CALLS,
+        ]);
+        let output = mounted.limited(command.env("HOME", "/").env("PATH", "/usr/bin:/bin").current_dir(dir));
+        let [out, err] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert!(output.status.success(), "{out}\n{err}");
+        (out, err)
+    };
+    let (expected, said) = run("plain", false);
+    assert_eq!(said, "");
+    let (found, report) = run("taken", true);
+    for (expected, found) in expected.lines().zip(found.lines()) {
+        assert_eq!(found, expected, "in\n{report}");
+    }
+    assert_eq!(found.lines().count(), expected.lines().count());
+    for (kind, count_min) in [("name", 20), ("attr", 20)] {
+        assert!(report.lines().any(|line| taken(line, kind) >= count_min), "{kind}: {found}\n{report}");
+    }
     mounted.finish();
 }
