@@ -55,9 +55,17 @@ struct KnownDir {
     dir: Dir,
     /// When it was seen without a list by default.
     plain_ns: u64,
+    /// When the kernel has let this process make entries of it, and how the directory was then.
+    let_in: (u64, Rights),
     /// That its name still led to it.
     home: Leased,
 }
+
+/// What the kernel goes by when it lets somebody in to a directory: mode, owner, group, and when they or a list were changed.
+type Rights = (u16, u32, u32, i64, u32);
+
+/// What was seen is believed for so long.
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// How a mount says that its files are reached.
 struct Announced {
@@ -309,7 +317,15 @@ impl Mounted {
         if dirs.len() >= DIRS_MAX {
             dirs.clear();
         }
-        dirs.insert(ino, KnownDir { dir: opened.clone(), plain_ns: 0, home: Leased::default() });
+        dirs.insert(
+            ino,
+            KnownDir {
+                dir: opened.clone(),
+                plain_ns: 0,
+                let_in: (0, Rights::default()),
+                home: Leased::default(),
+            },
+        );
         Some(opened)
     }
 
@@ -320,7 +336,6 @@ impl Mounted {
 
     /// Whether a directory gives what is made in it no list of access, as was seen within the last second.
     pub(crate) fn is_plain(&self, ino: u64, dir: &Dir) -> bool {
-        const SECOND_NS: u64 = 1_000_000_000;
         let now_ns = RealClock.monotonic_ns();
         let seen_ns =
             self.dirs.read().unwrap_or_else(PoisonError::into_inner).get(&ino).map(|known| known.plain_ns);
@@ -334,6 +349,26 @@ impl Mounted {
             known.plain_ns = now_ns;
         }
         true
+    }
+
+    /// Whether the kernel lets this process make entries of a directory of which `found` tells, as it has said within the last second
+    /// while that was the same, or as `ask` says.
+    pub(crate) fn may_add(&self, found: &libc::statx, ask: impl FnOnce() -> bool) -> bool {
+        let changed = (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec);
+        let rights = (found.stx_mode, found.stx_uid, found.stx_gid, changed.0, changed.1);
+        let now_ns = RealClock.monotonic_ns();
+        let known = self.dirs.read().unwrap_or_else(PoisonError::into_inner);
+        let let_in = known.get(&found.stx_ino).map(|known| known.let_in);
+        drop(known);
+        if let_in.is_some_and(|(seen_ns, seen)| seen == rights && now_ns - seen_ns < SECOND_NS) {
+            return true;
+        }
+        let may = ask();
+        let mut dirs = self.dirs.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = dirs.get_mut(&found.stx_ino).filter(|_| may) {
+            known.let_in = (now_ns, rights);
+        }
+        may
     }
 
     fn dir_in(&self, dfs: &Dfs, found: &libc::statx, dir: c_int, path: &CStr) -> Option<Dir> {

@@ -107,7 +107,9 @@ impl Place<'_> {
 
     /// Whether the kernel lets the caller make entries here.
     pub(crate) fn may_add(&self) -> bool {
-        self.mount.writes && system::may(self.parent.from, self.parent.path(), libc::W_OK | libc::X_OK)
+        // What is told of the directory is as of now: the kernel has looked at its rights on the way through the dot.
+        let ask = || system::may(self.parent.from, self.parent.path(), libc::W_OK | libc::X_OK);
+        self.mount.writes && self.mount.may_add(&self.found, ask)
     }
 
     /// Whether it lets him remove them, whosever they are.

@@ -130,6 +130,7 @@ someone_else! {
     setgroups(count: size_t, groups: *const c_uint);
     initgroups(user: *const c_char, group: c_uint);
     chroot(path: *const c_char);
+    capset(header: *mut c_void, rights: *const c_void);
 }
 
 macro_rules! somewhere_else {

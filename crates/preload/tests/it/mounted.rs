@@ -23,6 +23,7 @@ const REST: Duration = Duration::from_millis(5);
 /// A container that is mounted in `mnt` beside the directory of its pools, which a daemon serves. The mount goes first.
 pub(crate) struct Mounted {
     mount: Server,
+    second: Option<Server>,
     daemon: Server,
     place: Scratch,
     guard: Option<SyncSender<()>>,
@@ -105,7 +106,8 @@ impl Mounted {
         Some(mounted)
     }
 
-    fn with(name: &str, of_daemon: &[&str], of_mount: &[&str]) -> Option<Self> {
+    /// With words more for the daemon, and for the mount.
+    pub(crate) fn with(name: &str, of_daemon: &[&str], of_mount: &[&str]) -> Option<Self> {
         let dir =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("preload-{name}-{}", std::process::id()));
         drop(fs::remove_dir_all(&dir));
@@ -120,7 +122,16 @@ impl Mounted {
         let words = [&["mount", "sys/p", "c", "mnt", "--foreground"], of_mount].concat();
         let mount = started(&place.0, &words, "shows the files", Some(mnt.clone()));
         let guard = Some(guard(mount.child.id(), mnt));
-        Some(Self { mount, daemon, place, guard })
+        Some(Self { mount, second: None, daemon, place, guard })
+    }
+
+    /// Mounts the same once more, where others may use it; the path of `name` there.
+    pub(crate) fn mount_again(&mut self, name: &str) -> PathBuf {
+        let dir = self.place.0.join("again");
+        fs::create_dir(&dir).unwrap();
+        let words = ["mount", "sys/p", "c", "again", "--foreground", "--allow-other"];
+        self.second = Some(started(&self.place.0, &words, "shows the files", Some(dir.clone())));
+        dir.join(name)
     }
 
     /// A path in the mount.
@@ -214,14 +225,17 @@ impl Mounted {
 
     /// Takes the mount away, ends the daemon, and has the pool audited.
     pub(crate) fn finish(self) {
-        let Self { mut mount, mut daemon, place, guard } = self;
+        let Self { mount, second, mut daemon, place, guard } = self;
         let end_ns = RealClock.monotonic_ns() + nanoseconds(MOMENT);
-        // Another test's child has the files of this process for a moment before it begins.
-        while !command(&place.0, &["unmount", "mnt"]).status().unwrap().success() {
-            assert!(RealClock.monotonic_ns() < end_ns, "the mount stays in use");
-            std::thread::park_timeout(REST);
+        let again = second.map(|second| ("again", second));
+        for (dir, mut mount) in [("mnt", mount)].into_iter().chain(again) {
+            // Another test's child has the files of this process for a moment before it begins.
+            while !command(&place.0, &["unmount", dir]).status().unwrap().success() {
+                assert!(RealClock.monotonic_ns() < end_ns, "the mount stays in use");
+                std::thread::park_timeout(REST);
+            }
+            ends(&mut mount.child);
         }
-        ends(&mut mount.child);
         kill(pid(daemon.child.id()), Signal::SIGTERM).unwrap();
         ends(&mut daemon.child);
         drop(guard);

@@ -4,6 +4,7 @@ use crate::mounted::{Mounted, program};
 use crate::untested::untested;
 use crate::{amount, says_the_same, taken};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 #[test]
@@ -277,6 +278,84 @@ os.setxattr("listed/roots", "system.posix_acl_access", acl(12345, 6)); os.setxat
     assert_eq!(found.lines().count(), expected.lines().count());
     for (kind, count_min) in [("name", 20), ("attr", 20)] {
         assert!(report.lines().any(|line| taken(line, kind) >= count_min), "{kind}: {found}\n{report}");
+    }
+    mounted.finish();
+}
+
+#[test]
+fn rights_that_another_mount_takes_away_are_gone_at_once() {
+    const LINES: &str = r#"
+import os, sys
+dirs = {name: os.open(name, os.O_RDONLY | os.O_DIRECTORY) for name in ("closed", "group", "sticky")}
+for i in range(50):
+    for dir in dirs.values(): os.mkdir(f"m{i}", dir_fd=dir); os.rmdir(f"m{i}", dir_fd=dir)
+print("ready", flush=True); sys.stdin.readline()
+def fails(call, *args, **named):
+    try: call(*args, **named)
+    except PermissionError: return True
+assert fails(os.mkdir, "m", dir_fd=dirs["closed"])
+assert fails(os.open, "f", os.O_CREAT | os.O_EXCL | os.O_WRONLY, dir_fd=dirs["closed"])
+assert fails(os.unlink, "roots", dir_fd=dirs["closed"])
+assert fails(os.unlink, "roots", dir_fd=dirs["sticky"])
+assert fails(os.rename, "roots", "mine", src_dir_fd=dirs["sticky"], dst_dir_fd=dirs["sticky"])
+os.mkdir("m", dir_fd=dirs["group"]); os.close(os.open("f", os.O_CREAT | os.O_EXCL | os.O_WRONLY, dir_fd=dirs["group"]))
+assert [os.stat(f"group/{name}").st_gid for name in "mf"] == [7, 7] and os.stat("group/m").st_mode & 0o2000
+"#;
+    if !Path::new("/usr/bin/python3").exists() {
+        untested("DOLMEN_TEST_TOOLS", "no python3 that everybody may run");
+        return;
+    }
+    let Some(mut mounted) = Mounted::for_others("rights") else { return };
+    for name in ["closed", "group", "sticky"] {
+        fs::create_dir(mounted.path(name)).unwrap();
+        fs::write(mounted.path(name).join("roots"), b"root").unwrap();
+        fs::set_permissions(mounted.path(name), fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let again = mounted.mount_again("");
+    let mut command = mounted.command(Path::new("setpriv"), true);
+    command.args(["--reuid=12345", "--regid=23456", "--clear-groups", "--", "python3", "-c", LINES]);
+    command.env("HOME", "/").env("PATH", "/usr/bin:/bin").current_dir(mounted.path(""));
+    let (output, _) = mounted.limited_between(&mut command, "ready", |_mounted| {
+        std::os::unix::fs::chown(again.join("group"), None, Some(7)).unwrap();
+        for (name, mode) in [("closed", 0o755), ("group", 0o2777), ("sticky", 0o1777)] {
+            fs::set_permissions(again.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+    });
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    assert!(taken(err.lines().last().unwrap(), "name") > 250, "{err}");
+    mounted.finish();
+}
+
+#[test]
+fn a_directory_that_something_is_mounted_on_stays() {
+    const LINES: &str = r#"
+import errno, os, subprocess, sys
+for i in range(30): os.path.exists("none")
+if subprocess.run(["mount", "-t", "tmpfs", "none", "d"]).returncode: print("nothing is mounted"); sys.exit()
+def says(call, *args):
+    try: call(*args)
+    except OSError as error: return errno.errorcode[error.errno]
+try:
+    assert [says(os.rmdir, "d"), says(os.rename, "d", "x"), says(os.rename, "e", "d")] == ["EBUSY"] * 3
+    os.mkdir("d/in"); assert says(os.rename, "e", "d/e") == says(os.rename, "d/in", "in") == "EXDEV"
+    os.chmod("d", 0o711); assert os.listdir("d") == ["in"] and os.stat("d").st_dev != os.stat(".").st_dev
+finally:
+    subprocess.run(["umount", "d"], check=True)
+assert os.stat("d").st_mode & 0o777 == 0o755 and os.listdir("d") == []
+os.rename("e", "d"); os.rmdir("d")
+"#;
+    let Some(mounted) = Mounted::with("over", &[], &["--cache", "off"]) else { return };
+    for name in ["d", "e"] {
+        fs::create_dir(mounted.path(name)).unwrap();
+        fs::set_permissions(mounted.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut command = mounted.command(Path::new("python3"), true);
+    let output = mounted.limited(command.args(["-c", LINES]).current_dir(mounted.path("")));
+    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{out}\n{err}");
+    if out.contains("nothing") {
+        untested("DOLMEN_TEST_MOUNTS", "no tmpfs can be mounted");
     }
     mounted.finish();
 }
