@@ -8,10 +8,10 @@ use crate::stat::Found;
 use crate::state::state;
 use crate::{guard, memory, rights, settle, system};
 use core::ffi::{c_char, c_int, c_uint};
-use dolmen_dfs::{FileKind, Rights, Stat};
+use dolmen_dfs::{FileKind, Follow, Rights, Stat};
 
-/// Attributes of a regular file, or that nothing is there; `None` if the kernel is to find them.
-fn take(from: c_int, path: *const c_char) -> Option<Result<Found, i32>> {
+/// Attributes of what is no directory, or that nothing is there; `None` if the kernel is to find them, which follows links.
+fn take(from: c_int, path: *const c_char, follow: Follow) -> Option<Result<Found, i32>> {
     let path = memory::text(path)?;
     settle::descriptor(from);
     if crate::files::is_any() && place::leads_to_descriptors(path) {
@@ -19,7 +19,7 @@ fn take(from: c_int, path: *const c_char) -> Option<Result<Found, i32>> {
     }
     guard::attempt(|| {
         let place = place::of(from, path)?;
-        let found = attributes(&place);
+        let found = attributes(&place, follow);
         match &found {
             Some(_) => report::taken(Kind::Stat),
             None => report::passed(Kind::Stat),
@@ -32,11 +32,15 @@ fn take(from: c_int, path: *const c_char) -> Option<Result<Found, i32>> {
     })
 }
 
-fn attributes(place: &Place<'_>) -> Option<Result<Stat, i32>> {
-    match place.look().ok()? {
-        None => Some(Err(libc::ENOENT)),
-        Some(stat) => (stat.kind == FileKind::File).then_some(Ok(stat)),
-    }
+fn attributes(place: &Place<'_>, follow: Follow) -> Option<Result<Stat, i32>> {
+    let Some(stat) = place.look().ok()? else { return Some(Err(libc::ENOENT)) };
+    let is_ours = match stat.kind {
+        FileKind::File | FileKind::Pipe | FileKind::Socket => true,
+        FileKind::Symlink => follow == Follow::No,
+        // Something may be mounted on it, or it has a number.
+        _ => false,
+    };
+    is_ours.then_some(Ok(stat))
 }
 
 /// Times of a directory in which this process has made something may wait, and the kernel may remember them, or what a link leads to.
@@ -49,10 +53,10 @@ fn refresh(from: c_int, path: &core::ffi::CStr) {
 }
 
 macro_rules! of_paths {
-    ($($name:ident($($before:ident: $of:ty)?);)*) => {
+    ($($name:ident($($before:ident: $of:ty)?): $follow:ident;)*) => {
         $(#[unsafe(no_mangle)]
         extern "C" fn $name($($before: $of,)? path: *const c_char, to: *mut libc::stat) -> c_int {
-            match take(libc::AT_FDCWD, path) {
+            match take(libc::AT_FDCWD, path, Follow::$follow) {
                 Some(found) => returned(found.and_then(|found| found.put(to))),
                 None => next!($name($($before: $of,)? path: *const c_char, to: *mut libc::stat) -> c_int),
             }
@@ -61,17 +65,17 @@ macro_rules! of_paths {
 }
 
 of_paths! {
-    stat();
-    stat64();
-    lstat();
-    lstat64();
-    __xstat(version: c_int);
-    __xstat64(version: c_int);
-    __lxstat(version: c_int);
-    __lxstat64(version: c_int);
+    stat(): Yes;
+    stat64(): Yes;
+    lstat(): No;
+    lstat64(): No;
+    __xstat(version: c_int): Yes;
+    __xstat64(version: c_int): Yes;
+    __lxstat(version: c_int): No;
+    __lxstat64(version: c_int): No;
 }
 
-/// Flags of the functions that take a directory: what they say of links is no matter to regular files.
+/// Flags of the functions that take a directory, which change nothing or what is said of links.
 const AT_HARMLESS: c_int = libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_STATX_FORCE_SYNC;
 
 /// Whether `path` is empty, and so the descriptor itself is meant.
@@ -85,7 +89,8 @@ fn take_at(from: c_int, path: *const c_char, flags: c_int) -> Option<Result<Foun
         return with(from, Kind::Stat, |open| open.stat());
     }
     let is_plain = flags & !(AT_HARMLESS | libc::AT_EMPTY_PATH) == 0;
-    if is_plain { take(from, path) } else { None }
+    let follow = if flags & libc::AT_SYMLINK_NOFOLLOW == 0 { Follow::Yes } else { Follow::No };
+    if is_plain { take(from, path, follow) } else { None }
 }
 
 macro_rules! of_places {

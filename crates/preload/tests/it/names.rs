@@ -45,7 +45,7 @@ fn random_operations_on_names_match_a_model_in_two_processes_by_turns() {
 #[test]
 fn a_name_is_asked_for_once_until_somebody_else_changes_it() {
     const LINES: &str = r#"
-import os, subprocess
+import ctypes, os, subprocess
 own = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
 def by_mount(line): subprocess.run(["sh", "-c", line], env=own, check=True)
 def exists(name):
@@ -75,6 +75,9 @@ if pid == 0:
     for i in range(50): assert os.stat("a").st_size == 65
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
+# Nor does it keep the process from what the kernel lets none with threads do.
+for i in range(50): assert os.stat("a").st_size == 65 and not exists(f"d{i}")
+assert len(os.listdir("/proc/self/task")) == 2 and ctypes.CDLL(None).unshare(0x800) == 0
 "#;
     let Some(mounted) = Mounted::new("known") else { return };
     let mut command = mounted.command(Path::new("python3"), true);
