@@ -1,5 +1,7 @@
 //! The fuzz targets that need an engine; they share their code with the tests that replay the corpus.
 
+#[path = "../../crates/fuse/tests/it/driven.rs"]
+mod driven;
 #[path = "../../crates/sim/tests/it/engine.rs"]
 mod engine;
 #[path = "../../crates/sim/tests/it/forged.rs"]
@@ -51,6 +53,11 @@ pub fn dfs_record(bytes: &[u8]) {
 /// The position of an enumeration.
 pub fn anchor(bytes: &[u8]) {
     forged::anchor(bytes);
+}
+
+/// A session for files, on behalf of a user.
+pub fn files_session(bytes: &[u8]) {
+    driven::files_session(bytes);
 }
 
 /// A request of the kernel for a file system.
