@@ -3,9 +3,12 @@
 use crate::access::OTHER_GID;
 use crate::child::until;
 use crate::files::{EACCES, EBADF, EPERM, Guest, ROOT, Shared, Told, long, longs, name, text, word, words};
+use core::time::Duration;
 use dolmen_dfs::{Dfs, Follow, MountOptions, New, OpenOptions, SetAttrs, XattrCond};
+use std::time::Instant;
 
 const GET_ATTR: u32 = 3;
+const UNLINK: u32 = 10;
 const RELEASE: u32 = 18;
 const CREATE: u32 = 35;
 const FALLOCATE: u32 = 43;
@@ -236,4 +239,27 @@ fn a_session_has_so_many_directories_open_and_no_more() {
     assert!(guest.open(file, 0).is_ok(), "of files there is room");
     guest.ask(29, ROOT, &longs(&[first, 0, 0])).unwrap();
     assert!(open().is_ok());
+}
+
+#[test]
+fn a_session_that_is_lost_with_much_open_holds_nobody_up() {
+    let Some(shared) = Shared::new() else { return };
+    let dfs = mounted(&shared);
+    for _ in 0..10 {
+        let guest = shared.guest();
+        let tmp = guest.lookup(ROOT, "tmp").unwrap();
+        // What has no name is freed when it is closed, which takes questions to the very daemon that has lost the connection.
+        for number in 0..20 {
+            let name = format!("gone{number}");
+            let made = guest.create(tmp, &name).unwrap();
+            guest.write(long(&made, 0), long(&made, 128), b"bytes").unwrap();
+            guest.ask(UNLINK, tmp, &text(&name)).unwrap();
+        }
+        drop(guest);
+        let began = Instant::now();
+        assert!(dfs.stat("all").is_ok());
+        assert!(shared.guest().lookup(ROOT, "all").is_ok());
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    }
+    until("all is closed", || dfs.check(false).unwrap().orphans == 0);
 }

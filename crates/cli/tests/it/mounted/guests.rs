@@ -1,5 +1,6 @@
 //! Mounts of those who may not reach a container's objects: the engine looks at what they may do.
 
+use super::has;
 use super::unprivileged::{OTHER, ROOT, UNMOUNT, USER, View};
 use core::fmt::Write as _;
 
@@ -15,7 +16,11 @@ struct Guests {
 
 impl Guests {
     fn new(name: &str) -> Option<Self> {
-        let guests = Self { view: View::new(name, "")? };
+        Self::of(View::new(name, "")?)
+    }
+
+    fn of(view: View) -> Option<Self> {
+        let guests = Self { view };
         let pool = "./dolmen pool create theirs/q --targets 1 --log-segment 1M --bulk-segment 1M";
         guests.ok(OTHER, &format!("mkdir theirs; {pool} || {pool} --volatile"));
         guests.ok(OTHER, "./dolmen cont create theirs/q c");
@@ -113,6 +118,89 @@ fn who_may_not_reach_objects_uses_files_as_their_modes_allow() {
     assert_eq!(view.sh(ROOT, &UNMOUNT.replace("mnt", "r")).0, 0);
     guests.ok(OTHER, "./dolmen stop theirs");
     assert!(guests.ok(OTHER, "./dolmen check theirs/q").contains("clean"));
+}
+
+/// A list of owner, user, owning group, mask and others, in digits of 16 bits, as `linux/posix_acl_xattr.h` has it.
+fn list(owner: u16, (user, his): (u32, u16), group: u16, mask: u16, others: u16) -> String {
+    let nobody = u32::MAX;
+    let entries =
+        [(1, owner, nobody), (2, his, user), (4, group, nobody), (16, mask, nobody), (32, others, nobody)];
+    let bytes = entries.iter().flat_map(|(tag, rights, id): &(u16, u16, u32)| {
+        [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
+    });
+    [2, 0, 0, 0].into_iter().chain(bytes).fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+#[test]
+fn lists_decide_and_are_handed_down_by_way_of_an_engine() {
+    if !has("python3") {
+        return;
+    }
+    let Some(guests) = Guests::new("guests-lists") else { return };
+    guests.fill();
+    guests.ok(
+        ROOT,
+        "cd r; for f in named masked denied; do echo $f > $f; done; chgrp 65534 denied; mkdir handed",
+    );
+    let set = |path: &str, name: &str, list: &str| {
+        let program = "import os, sys; os.setxattr(sys.argv[1], sys.argv[2], bytes.fromhex(sys.argv[3]))";
+        guests.ok(ROOT, &format!("python3 -c '{program}' r/{path} system.posix_acl_{name} {list}"));
+    };
+    set("named", "access", &list(6, (65534, 6), 0, 6, 0));
+    set("masked", "access", &list(6, (65534, 6), 0, 4, 0));
+    // He is in its group, whose bits of the mode are those of the mask.
+    set("denied", "access", &list(6, (4711, 6), 0, 6, 4));
+    set("handed", "access", &list(7, (65534, 7), 0, 7, 0));
+    set("handed", "default", &list(7, (4711, 7), 5, 7, 0));
+    guests.ok(USER, MOUNT);
+    for (line, may) in [
+        ("cat mnt/named && echo more >> mnt/named", true),
+        ("cat mnt/masked", true),
+        ("echo more >> mnt/masked", false),
+        ("[ $(stat -c %a mnt/denied) = 664 ]", true),
+        ("cat mnt/denied", false),
+        ("chmod 666 mnt/named", false),
+        ("umask 077; echo new > mnt/handed/f; mkdir mnt/handed/d", true),
+    ] {
+        let (code, said) = guests.view.sh(USER, line);
+        assert_eq!(code == 0, may, "{line}: {said}");
+    }
+    // The umask has no say, and the list has come along.
+    let shown = guests.ok(
+        ROOT,
+        "stat -c %a:%u r/handed/f r/handed/d; python3 -c 'import os; print(os.listxattr(\"r/handed/f\"), len(os.listxattr(\"r/handed/d\")))'",
+    );
+    assert_eq!(shown, "660:65534\n770:65534\n['system.posix_acl_access'] 2\n");
+    assert_eq!(guests.view.sh(USER, UNMOUNT).0, 0);
+}
+
+#[test]
+fn others_are_taken_for_who_has_mounted_by_way_of_an_engine_and_get_no_more_than_he() {
+    let Some(view) = View::new("guests-others", "user_allow_other\n") else { return };
+    let Some(guests) = Guests::of(view) else { return };
+    guests.fill();
+    guests.ok(USER, &format!("{MOUNT} --allow-other --cache-timeout 0"));
+    for (who, line, may) in [
+        (OTHER, "cat mnt/all && echo other > mnt/tmp/o && mkdir mnt/tmp/d", true),
+        (OTHER, "cat mnt/no", false),
+        (OTHER, "chown 4711 mnt/tmp/o", false),
+        // Of this machine, not of the engine, in this mount.
+        (ROOT, "cat mnt/no", false),
+        (ROOT, "cat mnt/own/f", false),
+        (ROOT, "chown 0 mnt/tmp/o", false),
+        (ROOT, "rm mnt/tmp/roots", false),
+        (USER, "rm mnt/tmp/o && rmdir mnt/tmp/d", true),
+    ] {
+        let (code, said) = guests.view.sh(who, line);
+        assert_eq!(code == 0, may, "{who}: {line}: {said}");
+        if line.contains("mkdir") {
+            assert_eq!(guests.ok(ROOT, "stat -c %u:%g r/tmp/o r/tmp/d"), "65534:65534\n65534:65534\n");
+        }
+    }
+    assert_eq!(guests.view.sh(USER, UNMOUNT).0, 0);
 }
 
 #[test]
