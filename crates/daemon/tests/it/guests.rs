@@ -7,6 +7,7 @@ use dolmen_dfs::{Dfs, Follow, MountOptions, New, OpenOptions, SetAttrs, XattrCon
 use dolmen_env::{Clock, RealClock};
 
 const GET_ATTR: u32 = 3;
+const OPEN_DIR: u32 = 27;
 const UNLINK: u32 = 10;
 const RELEASE: u32 = 18;
 const CREATE: u32 = 35;
@@ -82,6 +83,34 @@ fn lists_decide_in_snapshots_as_they_do_in_files() {
     let then = guest.lookup(snapshots, "then").unwrap();
     let listed = guest.lookup(then, "listed").unwrap();
     assert_eq!(guest.open(listed, 0), Err(EACCES));
+}
+
+#[test]
+fn who_is_kept_out_of_the_root_comes_to_no_snapshot_of_it() {
+    let Some(shared) = Shared::new() else { return };
+    let dfs = mounted(&shared);
+    shared.cont.create_snapshot(Some("then")).unwrap();
+    let guest = shared.guest();
+    let snapshots = guest.lookup(ROOT, ".snapshots").unwrap();
+    let list = || guest.ask(OPEN_DIR, snapshots, &words(&[0, 0])).map(drop);
+    assert_eq!(list(), Ok(()));
+    for (mode, may_list, may_pass) in
+        [(0o754, true, false), (0o751, false, true), (0o750, false, false), (0o755, true, true)]
+    {
+        dfs.chmod("/", mode).unwrap();
+        let may = |done: Result<(), i32>| {
+            done.map_or_else(
+                |errno| {
+                    assert_eq!(errno, EACCES);
+                    false
+                },
+                |()| true,
+            )
+        };
+        assert_eq!(may(list()), may_list, "{mode:o}");
+        assert_eq!(may(guest.lookup(snapshots, "then").map(drop)), may_pass, "{mode:o}");
+        assert_eq!(may(guest.lookup(ROOT, ".snapshots").map(drop)), may_pass, "{mode:o}");
+    }
 }
 
 #[test]
@@ -227,7 +256,6 @@ fn numbers_at_all_edges_harm_no_session() {
 #[test]
 fn a_session_has_so_many_directories_open_and_no_more() {
     const EMFILE: i32 = 24;
-    const OPEN_DIR: u32 = 27;
     let Some(shared) = Shared::new() else { return };
     let guest = shared.guest();
     let open = || guest.ask(OPEN_DIR, ROOT, &words(&[0, 0])).map(|told| long(&told, 0));

@@ -7,7 +7,7 @@ use crate::fs::attrs::attrs_of;
 use crate::options::Timeouts;
 use crate::table::{Node, View, What};
 use core::time::Duration;
-use dolmen_dfs::{Dfs, Leased, MountOptions, check_name, errno as number};
+use dolmen_dfs::{Dfs, Leased, MountOptions, Rights, check_name, errno as number};
 use dolmen_types::Epoch;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,7 +51,13 @@ impl Fs {
         Ok(Attrs { ino: INO, mode: root.mode() & !0o222, size: 0, blocks: 0, links: 2, ..attrs_of(0, &root) })
     }
 
+    /// Snapshots lie in the root: who may not pass through it comes to none, whatever they would allow him.
+    fn check_root(&self, rights: Rights) -> Done {
+        self.done(self.dfs.obj().check_access(rights))
+    }
+
     pub(super) fn found_snapshots(&self, reply: &mut Reply) -> Done {
+        self.check_root(Rights::EXECUTE)?;
         let attrs = self.snapshots_attrs()?;
         let number = self.table.remember(Node { view: 0, what: What::Snapshots }, INO);
         reply.looked_up.push(number);
@@ -61,6 +67,7 @@ impl Fs {
 
     /// The names of the snapshots that have one which a directory can have, in order.
     pub(super) fn snapshot_names(&self) -> Done<Arc<[Box<[u8]>]>> {
+        self.check_root(Rights::READ)?;
         let container = self.dfs.container();
         let snapshots = self.done(container.snapshots().map_err(dolmen_dfs::Error::from))?;
         let named = snapshots.iter().filter_map(|snapshot| snapshot.name.as_deref().map(str::as_bytes));
@@ -72,6 +79,7 @@ impl Fs {
 
     /// The root of a snapshot.
     pub(super) fn lookup_snapshot(&self, name: &[u8], reply: &mut Reply) -> Done {
+        self.check_root(Rights::EXECUTE)?;
         let container = self.dfs.container();
         let snapshots = self.done(container.snapshots().map_err(dolmen_dfs::Error::from))?;
         let named =
