@@ -7,7 +7,7 @@ use crate::abi::request::HEAD_BYTES;
 use crate::abi::{ROOT, long, word};
 use crate::options::Timeouts;
 use core::time::Duration;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where a request has the node's number.
@@ -152,6 +152,22 @@ impl Known {
         gone.at
     }
 
+    /// Forgets the session's numbers of so many things that are found again by name, those first that are known for longest, and not
+    /// what is open: numbers there, and how often each was found.
+    pub(super) fn forget_old(&self, session: u64, count_max: usize) -> Vec<(u64, u64)> {
+        let tables = &mut *self.tables();
+        let open: HashSet<u64> = tables.opens.values().map(|opened| opened.node).collect();
+        let is_found_again = |(number, node): &(&u64, &Node)| {
+            node.name.is_some() && node.at.is_some_and(|(of, ..)| of == session) && !open.contains(*number)
+        };
+        let mut old: Vec<u64> =
+            tables.nodes.iter().filter(is_found_again).map(|(number, _)| *number).collect();
+        old.sort_unstable();
+        old.truncate(count_max);
+        let taken = old.iter().filter_map(|number| tables.nodes.get_mut(number)?.at.take());
+        taken.map(|(_, there, count)| (there, count)).collect()
+    }
+
     /// A name is gone.
     pub(super) fn unnamed(&self, dir: u64, name: &[u8]) {
         self.tables().take_name((dir, Box::from(name)));
@@ -250,6 +266,16 @@ pub(super) fn request(code: u32, node: u64, own: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(&[0; 16]);
     bytes.extend_from_slice(own);
     bytes
+}
+
+/// What is asked to forget these, each as often as it was found.
+pub(super) fn forgets(nodes: &[(u64, u64)]) -> Vec<u8> {
+    let mut own = u32::try_from(nodes.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
+    own.extend_from_slice(&[0; 4]);
+    for number in nodes.iter().flat_map(|(node, count)| [node, count]) {
+        own.extend_from_slice(&number.to_le_bytes());
+    }
+    own
 }
 
 /// What is asked to open something again: nothing is made or cut off by that.

@@ -36,6 +36,9 @@ const FRESH_NS: u64 = 20_000_000;
 const REST: Duration = Duration::from_millis(50);
 const WISHES_MAX: u32 = 40;
 
+/// So much is forgotten at once where an engine has no room for more of what the kernel knows.
+const FORGOTTEN_AT_ONCE: usize = 1 << 14;
+
 /// Directories above each other that are looked up anew.
 const DEPTH_MAX: usize = 4096;
 
@@ -54,6 +57,8 @@ pub struct Relay {
     answered_ns: AtomicU64,
     /// Somebody has got a lock in this session.
     has_locked: AtomicBool,
+    /// How often room was made.
+    rooms_made: AtomicU64,
 }
 
 impl core::fmt::Debug for Relay {
@@ -94,6 +99,7 @@ impl Relay {
             session: Mutex::new(Some(session)),
             answered_ns: AtomicU64::new(RealClock.monotonic_ns()),
             has_locked: AtomicBool::new(false),
+            rooms_made: AtomicU64::new(0),
         })
     }
 
@@ -249,12 +255,32 @@ impl Relay {
         let _forgotten = self.ask_in(session, known::request(code::FORGET, node, &lookups.to_le_bytes()));
     }
 
+    /// Has the engine forget some of what the kernel knows: when that is asked for it is found again by name, as in another session.
+    /// Whether there is room then.
+    fn make_room(&self, session: u64) -> bool {
+        let forgotten = self.known.forget_old(session, FORGOTTEN_AT_ONCE);
+        if forgotten.is_empty() {
+            return false;
+        }
+        // Whoever is told that something is stale from now on looks at it again.
+        self.rooms_made.fetch_add(1, Ordering::AcqRel);
+        // Ignored: then there is no room, as whoever asks again is told.
+        let _forgotten =
+            self.ask_in(session, known::request(code::BATCH_FORGET, ROOT, &known::forgets(&forgotten)));
+        true
+    }
+
     /// Passes a request on, and takes in what comes.
     fn pass(&self, bytes: &[u8], request: &Request<'_>, reply: &mut Reply) -> Done {
         for _ in 0..SESSIONS_MAX {
             let session = self.session()?;
+            let rooms_made = self.rooms_made.load(Ordering::Acquire);
             match self.pass_in(session, bytes, request) {
                 Ok(told) => return self.take(session, request, told, reply),
+                Err(Lost::Failed(errno::ENFILE)) if self.make_room(session) => {}
+                // It may have been forgotten since it was known there.
+                Err(Lost::Failed(number::ESTALE))
+                    if self.rooms_made.load(Ordering::Acquire) != rooms_made => {}
                 Err(Lost::Failed(LATER)) => {
                     reply.waits = true;
                     return Ok(());
@@ -379,9 +405,9 @@ impl Relay {
         if now != Some(of) {
             return Ok(());
         }
-        let Ok(node) = self.node_in(of, node) else { return Ok(()) };
         let mut sent = bytes.to_vec();
-        known::put(&mut sent, NODE_AT, node);
+        // What is closed is known by its own number.
+        known::put(&mut sent, NODE_AT, self.node_in(of, node).unwrap_or(ROOT));
         known::put(&mut sent, HEAD_BYTES, there);
         // Ignored: with the session it is closed as well.
         let _closed = self.ask_in(of, sent);

@@ -16,6 +16,8 @@ struct Engine {
     made: usize,
     /// After so many requests more it ends once one is carried out, unheard.
     ends_after: Option<usize>,
+    /// So much is known in a session at most.
+    room: Option<usize>,
 }
 
 impl Engine {
@@ -61,9 +63,16 @@ impl Engine {
 
     fn done(&mut self, request: &Request<'_>, out: &mut Out) -> Done {
         let node_is_known = request.node == ROOT || self.nodes.contains_key(&request.node);
+        // Who asks while another makes room has a number that was good a moment ago.
+        if !node_is_known && self.room.is_some() {
+            return Err(number::ESTALE);
+        }
         assert!(node_is_known, "{request:?}: a number of another session");
         let timeouts = Timeouts { names: Duration::ZERO, attrs: Duration::ZERO };
         match request.op {
+            Op::Lookup { .. } if self.room.is_some_and(|room| self.nodes.len() >= room) => {
+                return Err(errno::ENFILE);
+            }
             Op::Lookup { name } => {
                 let ino = *self.files.get(name).ok_or(number::ENOENT)?;
                 self.last += 1;
@@ -89,29 +98,42 @@ impl Engine {
                 reply::attrs(out, &Attrs { ino, ..Attrs::default() }, timeouts);
             }
             Op::Release { handle, .. } => drop(self.handles.remove(&handle)),
-            Op::Forget(_) => drop(self.nodes.remove(&request.node)),
+            Op::Forget(ref forgotten) => {
+                for (node, lookups) in forgotten {
+                    assert_eq!((self.nodes.remove(node).is_some(), *lookups), (true, 1));
+                }
+            }
             ref other => panic!("{other:?}"),
         }
         Ok(())
     }
 }
 
+/// What happens before the next question comes to the engine.
+type Before = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
 struct Relayed {
     engine: Arc<Mutex<Engine>>,
-    relay: Relay,
+    before: Before,
+    relay: Arc<Relay>,
 }
 
 impl Relayed {
     fn new() -> Self {
         let engine = Engine { session: 1, last: 100, ..Engine::default() };
         let engine = Arc::new(Mutex::new(engine));
-        let asked = Arc::clone(&engine);
-        let ask = move |ask| asked.lock().unwrap().ask(ask);
-        let relay = Relay::new(ask, Options::default(), "about", |_note| {}).unwrap();
+        let before = Before::default();
+        let (asked, happens) = (Arc::clone(&engine), Arc::clone(&before));
+        let ask = move |ask| {
+            let next = happens.lock().unwrap().take();
+            next.into_iter().for_each(|next| next());
+            asked.lock().unwrap().ask(ask)
+        };
+        let relay = Arc::new(Relay::new(ask, Options::default(), "about", |_note| {}).unwrap());
         for (name, ino) in [("a", 11), ("b", 12)] {
             engine.lock().unwrap().files.insert(name.into(), ino);
         }
-        Self { engine, relay }
+        Self { engine, before, relay }
     }
 
     fn engine(&self) -> MutexGuard<'_, Engine> {
@@ -161,6 +183,53 @@ fn what_the_kernel_knows_is_found_again_in_the_next_session() {
     assert!(relayed.ask(code::FORGET, a, &2_u64.to_le_bytes()).is_ok());
     assert_eq!(relayed.engine().asked.len(), asked);
     assert_eq!(relayed.ask(code::GETATTR, a, &[0; 16]), Err(number::ESTALE));
+}
+
+#[test]
+fn what_a_session_has_no_room_for_is_found_again_by_name() {
+    let relayed = Relayed::new();
+    relayed.engine().room = Some(3);
+    let names: Vec<Vec<u8>> = (0..10).map(|number| format!("f{number}").into_bytes()).collect();
+    for (name, ino) in names.iter().zip(20..) {
+        relayed.engine().files.insert(name.clone(), ino);
+    }
+    let open = relayed.lookup(b"a");
+    let handle = relayed.open(open);
+    let known: Vec<u64> = names.iter().map(|name| relayed.lookup(name)).collect();
+    assert_eq!(known.iter().collect::<std::collections::BTreeSet<_>>().len(), 10);
+    assert!(relayed.engine().nodes.len() <= 3);
+    for _ in 0..2 {
+        for (node, ino) in known.iter().zip(20..) {
+            let told = relayed.ask(code::GETATTR, *node, &[0; 16]).unwrap();
+            assert_eq!(long(&told, 16), Some(ino));
+        }
+    }
+    assert_eq!(relayed.read(open, handle), Ok(11));
+    assert!(relayed.engine().nodes.values().any(|ino| *ino == 11), "what is open is not forgotten");
+    // Another file has its name now.
+    relayed.engine().files.insert(names[0].clone(), 99);
+    assert_eq!(relayed.ask(code::GETATTR, known[0], &[0; 16]), Err(number::ESTALE));
+    // Nothing is left to be forgotten.
+    let opens: Vec<u64> = known[1..]
+        .iter()
+        .take_while(|node| relayed.ask(code::OPEN, **node, &[0; 8]).is_ok())
+        .copied()
+        .collect();
+    assert_eq!(opens.len(), 2);
+    assert_eq!(relayed.ask(code::LOOKUP, ROOT, b"f9\0"), Err(errno::ENFILE));
+}
+
+#[test]
+fn what_was_forgotten_to_make_room_is_not_stale_for_who_asks_meanwhile() {
+    let relayed = Relayed::new();
+    relayed.engine().room = Some(3);
+    let a = relayed.lookup(b"a");
+    // Another thread makes room when this one has just looked what the number is.
+    let relay = Arc::clone(&relayed.relay);
+    *relayed.before.lock().unwrap() = Some(Box::new(move || assert!(relay.make_room(1))));
+    assert!(relayed.ask(code::GETATTR, a, &[0; 16]).is_ok());
+    let asked = [code::LOOKUP, code::BATCH_FORGET, code::GETATTR, code::LOOKUP, code::GETATTR];
+    assert_eq!(relayed.engine().asked, asked);
 }
 
 #[test]
