@@ -17,8 +17,14 @@ struct Restores(Option<Arc<Gathered>>);
 
 impl Drop for Restores {
     fn drop(&mut self) {
-        INTO.set(self.0.take());
+        // Ignored: a thread that ends gathers nothing any more.
+        _ = put(self.0.take());
     }
+}
+
+/// Has this thread gather there, and where it has so far; nowhere in a thread that ends, whose variables are gone.
+fn put(into: Option<Arc<Gathered>>) -> Option<Arc<Gathered>> {
+    INTO.try_with(|own| own.replace(into)).ok().flatten()
 }
 
 /// What `look` finds, with the leases on all that it has read in this thread: as long as they hold nobody else has changed any of
@@ -27,7 +33,7 @@ impl Drop for Restores {
 /// REQUIRES: it opens no file, whose reads would be gathered for ever.
 pub fn leased<T>(look: impl FnOnce() -> T) -> (T, Leased) {
     let gathered = Arc::new(Gathered::default());
-    let restores = Restores(INTO.replace(Some(Arc::clone(&gathered))));
+    let restores = Restores(put(Some(Arc::clone(&gathered))));
     let found = look();
     drop(restores);
     (found, gathered.take())
@@ -35,14 +41,15 @@ pub fn leased<T>(look: impl FnOnce() -> T) -> (T, Leased) {
 
 /// What `look` finds, which depends on nothing but what is gathered already.
 pub(crate) fn without_leases<T>(look: impl FnOnce() -> T) -> T {
-    let _restores = Restores(INTO.take());
+    let _restores = Restores(put(None));
     look()
 }
 
 /// The object as the look of this thread reads it.
 pub(crate) fn gathering(object: Object) -> Object {
-    INTO.with_borrow(|into| match into {
+    let into = INTO.try_with(|into| into.borrow().clone()).ok().flatten();
+    match into {
         None => object,
-        Some(into) => object.gathering(into),
-    })
+        Some(into) => object.gathering(&into),
+    }
 }

@@ -27,9 +27,11 @@ thread_local! {
 
 /// Runs `body` with this thread's buffer; a nested call gets a fresh one.
 pub(crate) fn with_scratch<T>(body: impl FnOnce(&mut IoBuf) -> T) -> T {
-    let mut buf = SCRATCH.take();
+    // A thread that ends has none any more.
+    let mut buf = SCRATCH.try_with(Cell::take).unwrap_or_else(|_ended| IoBuf::default());
     let result = body(&mut buf);
-    SCRATCH.set(buf);
+    // Ignored: as above.
+    _ = SCRATCH.try_with(|own| own.set(buf));
     result
 }
 

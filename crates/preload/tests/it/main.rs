@@ -38,6 +38,7 @@ fn says_the_same(mounted: &Mounted, name: &str, [plain, other]: [&Path; 2]) -> S
     let (expected, said) = run(plain, false);
     assert_eq!(said, "");
     let (found, report) = run(other, true);
+    assert!(!report.contains("panicked"), "{report}");
     for (expected, found) in expected.lines().zip(found.lines()) {
         assert_eq!(found, expected, "in\n{report}");
     }
