@@ -188,7 +188,7 @@ impl Container {
     /// What is used of it by each user, and what may be.
     ///
     /// # Errors
-    /// `Invalid::Engines` of a pool on several engines; `Invalid::Argument` where the engine knows no limits; those of the
+    /// `Invalid::Argument` where an engine of the pool knows no limits; `Unreachable` while one does not answer; those of the
     /// transport.
     pub fn quota(&self) -> Result<Report> {
         now(self.quota_by(Way::Now))

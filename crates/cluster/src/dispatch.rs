@@ -80,6 +80,8 @@ pub struct Targets<T> {
     callers_step: AtomicBool,
     tellings: Tellings,
     parts: Parts,
+    /// Some of them are at other engines.
+    is_spread: bool,
     accounts: Accounts,
 }
 
@@ -97,7 +99,8 @@ impl<T: TargetStore> Targets<T> {
     /// # Errors
     /// As `new`; `Unreachable` if an engine cannot be asked.
     pub fn with_parts(stores: Vec<T>, parts: Vec<Part>) -> Result<Self> {
-        let targets = Self::of_stores(stores, Parts::new(parts))?;
+        let is_spread = !parts.is_empty();
+        let targets = Self::of_stores(stores, Parts::new(parts), is_spread)?;
         resolve::settle_all(&targets)?;
         tell::tell_again(&targets)?;
         Ok(targets)
@@ -108,10 +111,10 @@ impl<T: TargetStore> Targets<T> {
     /// # Errors
     /// As `new`.
     pub fn of_part(stores: Vec<T>) -> Result<Self> {
-        Self::of_stores(stores, Parts::default())
+        Self::of_stores(stores, Parts::default(), true)
     }
 
-    fn of_stores(stores: Vec<T>, parts: Parts) -> Result<Self> {
+    fn of_stores(stores: Vec<T>, parts: Parts, is_spread: bool) -> Result<Self> {
         if stores.is_empty() || stores.len() > limits::TARGETS_MAX {
             return Err(Invalid::Count.into());
         }
@@ -127,6 +130,7 @@ impl<T: TargetStore> Targets<T> {
             callers_step: AtomicBool::new(true),
             tellings: Tellings::default(),
             parts,
+            is_spread,
             accounts: Accounts::default(),
         };
         for target in targets.numbers() {
@@ -382,6 +386,11 @@ impl<T: TargetStore> Targets<T> {
             self.leave(slot, owned);
             done
         })
+    }
+
+    /// Whether some of them are at other engines.
+    pub(crate) fn is_spread(&self) -> bool {
+        self.is_spread
     }
 
     /// Transactions whose participants are being told of their decision.

@@ -47,7 +47,7 @@ pub(crate) fn commit<T: TargetStore>(
     tell::tell_on(targets);
     let tx = whose::number_of(&commit, head.cred);
     // To the end of it, whatever that is.
-    let _moving = Moving::begin(targets.accounts(), &commit, tx);
+    let _moving = Moving::begin(targets, &commit, tx);
     let TxCommit { cont, epoch, mut parts, .. } = commit;
     if participants.len() == 1 {
         let (_, mutations) = parts.remove(0);

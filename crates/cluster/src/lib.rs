@@ -25,6 +25,7 @@ mod owned;
 mod parts;
 mod pool;
 mod service;
+mod shares;
 mod tell;
 mod whose;
 

@@ -10,9 +10,10 @@ use crate::inbox::locked;
 use crate::pool::{Pool, Trust};
 use core::ops::{Deref, Range};
 use core::sync::atomic::{AtomicBool, Ordering};
-use dolmen_codec::pool::PoolVerb;
+use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::quota::{Share, ShareAsk, ShareTold};
 use dolmen_codec::verb::InDoubt;
-use dolmen_codec::{Ask, Op, Outcome, QueueId, Request, TargetStore, Transport};
+use dolmen_codec::{Answer, Ask, Op, Outcome, QueueId, Request, TargetStore, Transport};
 use dolmen_types::{ContNo, Epoch, Error, Head, PropId, PropValue, Props, Result, TargetNo, TxId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -60,6 +61,8 @@ pub(crate) struct Parts {
     parts: Vec<Part>,
     /// Guards what was said last, and is held while it is said, so that what is said last is what is true.
     said: Mutex<Said>,
+    /// Guards which containers have limits; taken last, for a look.
+    limited: Mutex<BTreeSet<ContNo>>,
     /// Guards evictions of which a part has not been told, by part. Taken alone or last, and not held while they are told.
     untold: Mutex<Vec<Untold>>,
     /// Guards what was undecided at the last look, by target, and for how many looks. Taken alone.
@@ -97,7 +100,8 @@ impl Parts {
         let closed = parts.iter().map(|_| BTreeMap::new()).collect();
         let untold = Mutex::new(parts.iter().map(|_| Untold::new()).collect());
         let said = Said { closed, now: Epoch::ZERO };
-        Self { parts, said: Mutex::new(said), untold, undecided: Mutex::default() }
+        let (limited, undecided) = (Mutex::default(), Mutex::default());
+        Self { parts, said: Mutex::new(said), limited, untold, undecided }
     }
 
     pub(crate) fn are_there(&self) -> bool {
@@ -206,6 +210,77 @@ impl Parts {
         }
     }
 
+    /// Notes that containers have limits, before anything is said.
+    pub(crate) fn keep_limited(&self, conts: impl Iterator<Item = ContNo>) {
+        locked(&self.limited).extend(conts);
+    }
+
+    /// Has all parts take nothing more of a container until they are told their share of its limits.
+    ///
+    /// # Errors
+    /// If one does not answer: then none of them does so for longer than until the next look.
+    pub(crate) fn limit_cont(&self, cont: ContNo) -> Result<()> {
+        let mut said = locked(&self.said);
+        if !locked(&self.limited).insert(cont) {
+            return Ok(());
+        }
+        let told = self.admit_all(&mut said);
+        if told.is_err() {
+            locked(&self.limited).remove(&cont);
+        }
+        told
+    }
+
+    /// A container has no limits any more. Who does not hear it now is told by the next look.
+    pub(crate) fn unlimit_cont(&self, cont: ContNo) {
+        let mut said = locked(&self.said);
+        let was_limited = locked(&self.limited).remove(&cont);
+        if was_limited {
+            // Ignored: the next look says it again.
+            let _told_later = self.admit_all(&mut said);
+        }
+    }
+
+    /// A container is gone from all targets: the next look says so.
+    pub(crate) fn forget_limited(&self, cont: ContNo) {
+        locked(&self.limited).remove(&cont);
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The rank of a part.
+    pub(crate) fn rank(&self, part: usize) -> u32 {
+        self.parts[part].rank
+    }
+
+    /// Asks a part something about its share.
+    ///
+    /// # Errors
+    /// `Unreachable`, at once if it did not answer when it was last looked after; what it answers.
+    pub(crate) fn ask_share(&self, part: usize, share: Share) -> Result<ShareTold> {
+        let Part { rank, to, is_silent, .. } = &self.parts[part];
+        if is_silent.load(Ordering::Relaxed) {
+            return Err(Error::Unreachable { rank: *rank });
+        }
+        let ask = Ask::Pool(PoolVerb::Share(Box::new(share)));
+        match to.call(Request { token: 0, head: Head::default(), ask }).result? {
+            Answer::Pool(PoolReply::Share(told)) => Ok(*told),
+            _ => Err(Error::Unreachable { rank: *rank }),
+        }
+    }
+
+    /// Tells the parts of these targets how many names a transaction moves.
+    pub(crate) fn tell_moves(&self, cont: ContNo, at: &[TargetNo], ask: ShareAsk) {
+        let takes_part = |part: &Part| at.iter().any(|target| part.targets.contains(&target.0));
+        for (number, _) in self.parts.iter().enumerate().filter(|(_, part)| takes_part(part)) {
+            // Ignored: see who asks.
+            let _told = self.ask_share(number, Share { cont, life: 0, number: 0, ask: ask.clone() });
+        }
+    }
+
     fn admit_all(&self, said: &mut Said) -> Result<()> {
         (0..self.parts.len()).map(|part| self.admit(said, part)).fold(Ok(()), Result::and)
     }
@@ -214,7 +289,8 @@ impl Parts {
         // Each is later than the one before: one that was overtaken on its way is recognised by that.
         said.now = said.now.next();
         let closed = said.closed[part].keys().copied().collect();
-        let ask = Ask::Pool(PoolVerb::Admit { closed, now: said.now });
+        let limited = locked(&self.limited).iter().copied().collect();
+        let ask = Ask::Pool(PoolVerb::Admit { closed, now: said.now, limited });
         let Part { to, is_silent, .. } = &self.parts[part];
         let result = to.call(Request { token: 0, head: Head::default(), ask }).result.map(|_| ());
         is_silent.store(matches!(result, Err(Error::Unreachable { .. })), Ordering::Relaxed);
@@ -259,9 +335,13 @@ where
             Ask::Target(target, cont, verb) => {
                 self.pool.ask_target(Trust::Service, target, Op { token, head, cont, verb })
             }
-            Ask::Pool(PoolVerb::Admit { closed, now }) => {
-                let result = self.pool.admit(&closed, now);
-                Outcome { token, result: result.map(dolmen_codec::Answer::Pool), buf: None }
+            Ask::Pool(PoolVerb::Admit { closed, now, limited }) => {
+                let result = self.pool.admit(&closed, now, &limited);
+                Outcome { token, result: result.map(Answer::Pool), buf: None }
+            }
+            Ask::Pool(PoolVerb::Share(share)) => {
+                let told = self.pool.share(&share).map(|told| Answer::Pool(PoolReply::Share(Box::new(told))));
+                Outcome { token, result: told, buf: None }
             }
             Ask::Pool(_) => Outcome { token, result: Err(Error::NoPermission), buf: None },
         }

@@ -11,13 +11,15 @@ use crate::hlc::Hlc;
 use crate::inbox::{Dest, Finished, Outbox, locked};
 use crate::resolve;
 use crate::service::{PoolIdentity, Service};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_codec::pool::{ContHandle, PoolReply};
+use dolmen_codec::quota::{Account, Share, ShareAsk, ShareTold, Told, Verdict};
 use dolmen_codec::verb::{ContVerb, Reply, Verb};
 use dolmen_codec::{
     Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
 };
-use dolmen_types::{ContNo, Epoch, Error, Invalid, Result, TargetNo, TxId, Uuid};
+use dolmen_types::{ContNo, Epoch, Error, Invalid, RequestId, Result, TargetNo, TxId, Uuid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
@@ -30,6 +32,10 @@ const PREPARE_ATTEMPTS_MAX: u32 = 6;
 /// Attempts of an operation that a limit refuses, each after what nobody sees was freed: the others may have overwritten more
 /// meanwhile, at the limit, so that it does not fit although it would.
 const LIMIT_ATTEMPTS_MAX: u32 = 8;
+
+/// How long an operation waits for its engine to be told whether there is room for it. The engine with the service looks after that fifty
+/// times a second, and waits for no engine that does not answer but once.
+const SHARE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Requests to the service that may wait on one queue.
 const POOL_REQUESTS_MAX: usize = 4096;
@@ -58,6 +64,8 @@ enum Role {
         /// Guards what the service has let clients into; `None` before it has. Taken before the targets' locks.
         closed: Mutex<Option<Admitted>>,
         admitted: Condvar,
+        /// It has: limits are known here.
+        is_admitted: AtomicBool,
     },
 }
 
@@ -114,6 +122,8 @@ struct Starved {
     op: Op<'static>,
     /// How far its container is. It has not begun without.
     reach: Option<Reach>,
+    /// When it gives up, if its engine has a share of the limit.
+    end_ns: u64,
 }
 
 /// How far what nobody sees of a container is freed.
@@ -127,6 +137,54 @@ struct Reach {
 }
 
 impl<T: TargetStore> Pool<T> {
+    /// Has this part take nothing more of containers with limits until it is told its share, and forget limits that are no more.
+    fn keep_limited(&self, limited: &[ContNo], clock: &Hlc) -> Result<()> {
+        let accounts = self.targets.accounts();
+        for cont in accounts.conts().into_iter().filter(|cont| !limited.contains(cont)) {
+            accounts.find(cont).iter().for_each(|account| account.unfreeze());
+        }
+        for &cont in limited {
+            if accounts.find(cont).is_some_and(|account| account.is_shared()) {
+                continue;
+            }
+            match self.targets.begin_account(cont) {
+                Ok(account) => account.freeze(clock.tick().0),
+                // What is destroyed, or not made here yet, has nothing here.
+                Err(Error::NoContainer) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what the service says of this part's shares.
+    pub(crate) fn share(&self, share: &Share) -> Result<ShareTold> {
+        let Role::Part { .. } = &self.role else { return Err(Error::NoPermission) };
+        let accounts = self.targets.accounts();
+        if share.ask == ShareAsk::Short {
+            let is_short = |cont: &ContNo| accounts.find(*cont).is_some_and(|account| account.is_short());
+            return Ok(ShareTold::Short(accounts.conts().into_iter().filter(is_short).collect()));
+        }
+        let told = match accounts.find(share.cont) {
+            Some(account) => account.share(share.life, share.number, &share.ask),
+            None => Told { used: self.targets.charges(share.cont)?, ..Told::default() },
+        };
+        Ok(ShareTold::Account(told))
+    }
+
+    /// Hands shares of limits out to engines whose writers wait for them; whether containers have limits. To be done often.
+    pub fn look_after_shares(&self) -> bool {
+        match &self.role {
+            Role::Service(service) => service.look_after_shares(&self.targets),
+            Role::Part { .. } => false,
+        }
+    }
+
+    /// `look_after_shares` is done often from now on: who needs room waits for it, and does not look for it himself.
+    pub fn hand_out_by_thread(&self) {
+        self.targets.accounts().shares.hand_out_by_thread();
+    }
+
     /// A pool of targets and the service that was opened on them.
     #[must_use]
     pub fn new(targets: Targets<T>, service: Service) -> Self {
@@ -136,7 +194,8 @@ impl<T: TargetStore> Pool<T> {
     /// A part of a pool, whose service is at another engine. Of the targets only those of the part are asked for anything.
     #[must_use]
     pub fn part(targets: Targets<T>, identity: PoolIdentity, clock: Hlc) -> Self {
-        let role = Role::Part { identity, clock, closed: Mutex::default(), admitted: Condvar::new() };
+        let (closed, admitted, is_admitted) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
+        let role = Role::Part { identity, clock, closed, admitted, is_admitted };
         Self { targets, role, queues: RwLock::new(Vec::new()) }
     }
 
@@ -185,8 +244,8 @@ impl<T: TargetStore> Pool<T> {
     }
 
     /// Carries out what the service says of its containers.
-    pub(crate) fn admit(&self, closed: &[ContNo], now: Epoch) -> Result<PoolReply> {
-        let Role::Part { closed: known, admitted, .. } = &self.role else {
+    pub(crate) fn admit(&self, closed: &[ContNo], now: Epoch, limited: &[ContNo]) -> Result<PoolReply> {
+        let Role::Part { closed: known, admitted, clock, is_admitted, .. } = &self.role else {
             return Err(Error::NoPermission);
         };
         let mut known = locked(known);
@@ -200,6 +259,8 @@ impl<T: TargetStore> Pool<T> {
                 BTreeSet::new()
             }
         };
+        // Before clients are let in.
+        self.keep_limited(limited, clock)?;
         let next: BTreeSet<ContNo> = closed.iter().copied().collect();
         for &cont in next.difference(&before) {
             self.targets.close_here(cont);
@@ -208,6 +269,7 @@ impl<T: TargetStore> Pool<T> {
             self.targets.numbers().for_each(|target| self.targets.open_cont(target, cont));
         }
         *known = Some(Admitted { closed: next, at: now });
+        is_admitted.store(true, Ordering::Release);
         admitted.notify_all();
         Ok(PoolReply::Done)
     }
@@ -235,11 +297,18 @@ impl<T: TargetStore> Pool<T> {
         self.targets.into_stores()
     }
 
+    /// Whether something would be taken by a part that does not know yet which containers have limits.
+    fn is_early(&self, op: &Op<'_>) -> bool {
+        let is_new = |is_admitted: &AtomicBool| !is_admitted.load(Ordering::Acquire);
+        matches!(op.verb, Verb::Prepare(_))
+            && matches!(&self.role, Role::Part { is_admitted, .. } if is_new(is_admitted))
+    }
+
     /// Why a target is not asked; the service is believed in everything.
     #[inline]
     fn refusal(&self, trust: Trust, op: &Op<'_>) -> Option<Error> {
         if trust == Trust::Service {
-            return None;
+            return self.is_early(op).then_some(Error::TxRestart { after: Epoch::ZERO });
         }
         let Op { head, cont, verb, .. } = op;
         let version = self.identity().map.version;
@@ -282,6 +351,9 @@ impl<T: TargetStore> Pool<T> {
 
     /// Carries out an operation that a limit may refuse: only after what nobody sees was freed.
     fn call_within_limits(&self, target: TargetNo, mut op: Op<'_>) -> Completion {
+        if let Some(account) = self.targets.accounts().find(op.cont).filter(|account| account.is_shared()) {
+            return self.call_within_share(&account, target, op);
+        }
         for _ in 0..LIMIT_ATTEMPTS_MAX {
             let completion = self.targets.call(target, copy::borrowed(&mut op));
             if !is_limit(&completion.result) || !self.free_unseen(op.cont) {
@@ -289,6 +361,78 @@ impl<T: TargetStore> Pool<T> {
             }
         }
         self.targets.call(target, op)
+    }
+
+    /// The same where this engine has a share of the limits: for as long as there is room anywhere, it is given some.
+    fn call_within_share(&self, account: &Account, target: TargetNo, mut op: Op<'_>) -> Completion {
+        let (id, cont) = (op.head.id, op.cont);
+        loop {
+            let completion = self.targets.call(target, copy::borrowed(&mut op));
+            if !is_limit(&completion.result) {
+                return completion;
+            }
+            match self.await_room(account, cont, id) {
+                Verdict::Room => {}
+                Verdict::Full => break,
+                Verdict::Waits => {
+                    account.forget_wish(id);
+                    let result = Err(self.nobody_hands_out());
+                    return Completion { result, ..completion };
+                }
+            }
+        }
+        // It may fit by what has become free meanwhile.
+        let completion = self.targets.call(target, op);
+        account.forget_wish(id);
+        completion
+    }
+
+    fn await_room(&self, account: &Account, cont: ContNo, id: RequestId) -> Verdict {
+        match &self.role {
+            Role::Service(service) if !self.targets.accounts().shares.are_handed_out_by_thread() => {
+                // Ignored: then there is no verdict.
+                let _found = service.find_room(&self.targets, cont, None);
+                account.verdict(id)
+            }
+            _ => account.await_verdict(id, SHARE_PATIENCE),
+        }
+    }
+
+    /// What is told where the engine with the service does not answer.
+    fn nobody_hands_out(&self) -> Error {
+        Error::Unreachable { rank: self.identity().map.targets.first().map_or(0, |target| target.rank) }
+    }
+
+    /// Begins an operation once more for which there may be room, or tells that there is nobody who knows; `Some` if it waits on.
+    fn feed_shared(
+        &self,
+        account: &Account,
+        queue: &Queue,
+        starved: Starved,
+        out: &mut Vec<Outcome>,
+    ) -> Option<Starved> {
+        let (id, token) = (starved.op.head.id, starved.op.token);
+        if let Role::Service(service) = &self.role
+            && !self.targets.accounts().shares.are_handed_out_by_thread()
+        {
+            // Ignored: then there is no verdict.
+            let _found = service.find_room(&self.targets, starved.op.cont, None);
+        }
+        match account.verdict(id) {
+            Verdict::Waits if self.now_ns() < starved.end_ns => return Some(starved),
+            Verdict::Waits => {
+                account.forget_wish(id);
+                locked(&queue.waiting).repeated.remove(&token);
+                out.push(refused(starved.op, self.nobody_hands_out()));
+                return None;
+            }
+            // As often as others have what was found for it.
+            Verdict::Room => locked(&queue.waiting).repeated.insert(token, 0),
+            // Once more: it may fit by what has become free meanwhile.
+            Verdict::Full => locked(&queue.waiting).repeated.insert(token, LIMIT_ATTEMPTS_MAX),
+        };
+        self.targets.start_queued(starved.target, starved.op, &queue.outbox);
+        None
     }
 
     /// Frees what nobody sees of a container; `false` if there is nothing, or it cannot be.
@@ -305,7 +449,23 @@ impl<T: TargetStore> Pool<T> {
         while wait && let Some(Starved { target, op, .. }) = { locked(&queue.waiting).starved.pop_front() } {
             out.push(outcome(self.call_within_limits(target, op)));
         }
-        let Some(mut first) = locked(&queue.waiting).starved.pop_front() else { return };
+        let waiting = core::mem::take(&mut locked(&queue.waiting).starved);
+        let mut left = VecDeque::new();
+        for starved in waiting {
+            let account = self.targets.accounts().find(starved.op.cont).filter(|account| account.is_shared());
+            match account {
+                Some(account) => left.extend(self.feed_shared(&account, queue, starved, out)),
+                None => left.push_back(starved),
+            }
+        }
+        locked(&queue.waiting).starved.extend(left);
+        let is_shared = |starved: &Starved| {
+            self.targets.accounts().find(starved.op.cont).is_some_and(|account| account.is_shared())
+        };
+        let mut waiting = locked(&queue.waiting);
+        let at = waiting.starved.iter().position(|starved| !is_shared(starved));
+        let Some(mut first) = at.and_then(|at| waiting.starved.remove(at)) else { return };
+        drop(waiting);
         // What cannot be is told by its target.
         let is_done = self.free_on(&mut first).unwrap_or(true);
         if is_done {
@@ -348,12 +508,16 @@ impl<T: TargetStore> Pool<T> {
     fn starve(&self, queue: &Queue, target: TargetNo, op: Op<'static>, out: &mut Vec<Outcome>) {
         let mut waiting = locked(&queue.waiting);
         let attempt = waiting.repeated.remove(&op.token).unwrap_or(0);
-        let is_freed = self.targets.accounts().find(op.cont).is_none_or(|account| account.is_freed());
+        let account = self.targets.accounts().find(op.cont);
+        let is_freed = account.as_ref().is_none_or(|account| !account.is_shared() && account.is_freed());
         if attempt >= LIMIT_ATTEMPTS_MAX || is_freed {
+            account.iter().for_each(|account| account.forget_wish(op.head.id));
             return out.push(refused(op, Error::QuotaLimit));
         }
         waiting.repeated.insert(op.token, attempt + 1);
-        waiting.starved.push_back(Starved { target, op, reach: None });
+        let end_ns =
+            self.now_ns().saturating_add(u64::try_from(SHARE_PATIENCE.as_nanos()).unwrap_or(u64::MAX));
+        waiting.starved.push_back(Starved { target, op, reach: None, end_ns });
     }
 
     fn queue(&self, id: QueueId) -> Option<Arc<Queue>> {

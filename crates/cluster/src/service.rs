@@ -73,6 +73,8 @@ pub struct Service {
     /// `state`, and gives it back while he asks. Nobody else takes it: who changes nothing, or the service's own records alone, waits
     /// for no engine that somebody's change waits for.
     changes: Mutex<()>,
+    /// Guards that changes of limits at several engines follow each other, also while these are asked. Taken before all others.
+    quotas: Mutex<()>,
     /// Guards what the service knows. Held across changes of records, which are at the service's own engine, and never while other
     /// engines are asked; operations on data never take it. Taken after `changes` and before any lock of `Targets`.
     state: Mutex<State>,
@@ -253,10 +255,12 @@ impl Service {
         targets.parts().keep_closed(change::rolling_back(&state));
         // Who was evicted before the service was started anew may have been told so by this engine alone.
         state.conts.iter().for_each(|(&no, cont)| targets.parts().note_evicted(no, &cont.record.props, 0));
-        let service = Self { identity, hlc, state: Mutex::new(state), changes: Mutex::default() };
+        let (changes, quotas) = (Mutex::default(), Mutex::default());
+        let service = Self { identity, hlc, state: Mutex::new(state), changes, quotas };
         change::finish_all(targets, &mut service.changing());
         quota::begin_all(targets, &locked(&service.state))?;
         targets.parts().look(now)?;
+        quota::fit_all(targets, &service)?;
         Ok(service)
     }
 
@@ -322,6 +326,9 @@ impl Service {
             }
             PoolVerb::Scrub => audits(targets, || Verb::Scrub).map(PoolReply::Audits),
             PoolVerb::Check => self.check(targets).map(PoolReply::Audits),
+            PoolVerb::ContSetQuota(no, uid, limits) if targets.parts().are_there() => {
+                self.set_quota_everywhere(targets, head, no, (uid, limits))
+            }
             PoolVerb::ContQuery(no) => self.cont_info(targets, no).map(Box::new).map(PoolReply::ContInfo),
             verb => self.ask_once(targets, head, verb),
         }
@@ -412,7 +419,7 @@ impl Service {
     }
 
     /// A new epoch above every epoch that a target has answered.
-    fn now<T: TargetStore>(&self, targets: &Targets<T>) -> Epoch {
+    pub(crate) fn now<T: TargetStore>(&self, targets: &Targets<T>) -> Epoch {
         self.hlc.merge(targets.newest_epoch());
         self.hlc.tick()
     }
@@ -571,7 +578,7 @@ fn ask_state<T: TargetStore>(
             change::alloc_oids(targets, state, no, count, asked).map(PoolReply::Oids)
         }
         // Asked of parts, which have no service.
-        PoolVerb::Admit { .. } | PoolVerb::Evicted { .. } => Err(Error::NoPermission),
+        PoolVerb::Admit { .. } | PoolVerb::Evicted { .. } | PoolVerb::Share(_) => Err(Error::NoPermission),
         // Kept by who serves connections; a process by itself has nobody to keep them from.
         PoolVerb::Lock(..) | PoolVerb::Leases(..) | PoolVerb::Files(..) => Err(Error::NoPermission),
         PoolVerb::ContCreate { .. }

@@ -2,7 +2,7 @@
 
 use crate::lock::{LockAsk, LockReply};
 use crate::order::HashKey;
-use crate::quota::{Limits, Report};
+use crate::quota::{Limits, Report, Share, ShareTold};
 use crate::verb::{Audit, Mutation, SpaceReport, Usage};
 use dolmen_types::{ContNo, Epoch, Label, PoolMap, PropId, Props, TargetNo, TxId, Uuid};
 
@@ -50,8 +50,8 @@ pub enum PoolVerb<'a> {
     ContList,
     /// Everything about a container, usage over all targets included. Answer: [`PoolReply::ContInfo`].
     ContQuery(ContNo),
-    /// What is used of a container and what may be, by user. Answer: [`PoolReply::Quota`]; `Invalid(Engines)` of a pool that is
-    /// spread over several.
+    /// What is used of a container and what may be, by user. Answer: [`PoolReply::Quota`]; `Unreachable` while an
+    /// engine of the pool does not answer.
     ContQuota(ContNo),
     /// Sets the limits of a container, or of a user in it, if one is named; 0 lifts one. Answer: [`PoolReply::Done`];
     /// `Invalid(Count)` if too many users have some; as [`Self::ContQuota`].
@@ -99,7 +99,12 @@ pub enum PoolVerb<'a> {
         /// Epochs go on above this one; transactions that were begun before the part was opened, and up to here, are
         /// refused.
         now: Epoch,
+        /// Containers with limits: of those that it has not been told a share of it takes nothing more.
+        limited: Vec<ContNo>,
     },
+    /// To an engine that has a part of the pool, from the one that has its service: its share of a container's limits. Answer:
+    /// [`PoolReply::Share`].
+    Share(Box<Share>),
     /// To an engine that has a part of the pool, from the one that has its service: handles on a container have been taken
     /// from their users so often. Those end that were opened before. Answer: [`PoolReply::Done`].
     Evicted {
@@ -283,6 +288,8 @@ pub enum PoolReply {
     Audits(Vec<Audit>),
     /// What is used, and what may be.
     Quota(Box<Report>),
+    /// How a share is.
+    Share(Box<ShareTold>),
     /// What is told of locks.
     Lock(LockReply),
     /// What is told of files.

@@ -9,7 +9,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_types::{Error, KeyKind, TxId};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+mod share;
+
+pub use share::{Bounds, Share, ShareAsk, ShareTold, Told, Verdict, Wish};
 
 /// The akey of the record of a name in a file system.
 //= daos:src/include/daos_fs.h DFS_INODE akey
@@ -132,6 +136,13 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Up to where they let something be filled.
+    #[must_use]
+    pub fn bound(self) -> Charge {
+        let one = |limit: u64| if limit == 0 { u64::MAX } else { limit };
+        Charge { bytes: one(self.bytes), files: one(self.files) }
+    }
+
     /// Whether there is none.
     #[must_use]
     pub fn is_none(self) -> bool {
@@ -225,6 +236,18 @@ pub struct Report {
     pub limits: Limits,
     /// Users who have something, or limits, by number.
     pub users: Vec<UserUse>,
+}
+
+impl Report {
+    /// Whether less than an eighth of some limit is left.
+    #[must_use]
+    pub fn is_tight(&self) -> bool {
+        let is_near = |limit: u64, used: u64| limit > 0 && used > limit - limit / 8;
+        let is_tight = |limits: Limits, used: Charge| {
+            is_near(limits.bytes, used.bytes) || is_near(limits.files, used.files)
+        };
+        is_tight(self.limits, self.used) || self.users.iter().any(|user| is_tight(user.limits, user.used))
+    }
 }
 
 /// What versions of one container count on one target, by the number of the credentials that wrote them.
@@ -332,6 +355,8 @@ impl ByUser {
 pub struct Account {
     /// Guards the sums, for a few instructions; nothing is taken while it is held.
     state: Mutex<State>,
+    /// The service has said something of its share.
+    told: Condvar,
     /// Changes of the container, on all targets: after each there may be something that nobody sees.
     changes: AtomicU64,
     /// One more than there had been when that was freed last; 0 before.
@@ -345,6 +370,8 @@ struct State {
     quota: Quota,
     /// Names that a transaction under way adds in the place of others that it removes.
     moves: BTreeMap<TxId, u64>,
+    /// What may be used of the limits here, where others have shares, too.
+    share: Option<share::Shared>,
 }
 
 impl Account {
@@ -429,19 +456,6 @@ impl Account {
         self.freed.load(Ordering::Acquire) > self.changes()
     }
 
-    /// Whether less than an eighth of some limit is left.
-    #[must_use]
-    pub fn is_tight(&self) -> bool {
-        let state = self.state();
-        let is_near = |limit: u64, used: u64| limit > 0 && used > limit - limit / 8;
-        let is_tight = |limits: Limits, used: Charge| {
-            is_near(limits.bytes, used.bytes) || is_near(limits.files, used.files)
-        };
-        let used = |uid: &u32| state.by_user.get(uid).copied().unwrap_or_default();
-        is_tight(state.quota.limits, state.used)
-            || state.quota.users.iter().any(|(uid, &limits)| is_tight(limits, used(uid)))
-    }
-
     /// What is used, and what may be.
     #[must_use]
     pub fn report(&self) -> Report {
@@ -461,25 +475,33 @@ impl State {
     }
 
     fn fits(&self, tx: Option<TxId>, adds: &ByUser, replaced: &ByUser) -> bool {
-        let moved = tx.and_then(|tx| self.moves.get(&tx)).copied().unwrap_or(0);
-        let moved = Charge { bytes: 0, files: moved };
+        let moved = Charge { bytes: 0, files: self.moved(tx) };
+        let bound_of = |uid: u32| match &self.share {
+            Some(share) => share.bounds.users.get(&uid).copied(),
+            None => self.quota.users.get(&uid).map(|limits| limits.bound()),
+        };
+        let bound = self.share.as_ref().map_or(self.quota.limits.bound(), |share| share.bounds.all);
         let is_within_own = |(uid, adds): (u32, Charge)| {
-            self.quota.users.get(&uid).is_none_or(|&limits| {
+            bound_of(uid).is_none_or(|bound| {
                 let used = self.by_user.get(&uid).copied().unwrap_or_default();
-                is_within(limits, used, adds, replaced.of(uid).plus(moved))
+                is_within(bound, used, adds, replaced.of(uid).plus(moved))
             })
         };
-        is_within(self.quota.limits, self.used, adds.all(), replaced.all().plus(moved))
-            && adds.iter().all(is_within_own)
+        is_within(bound, self.used, adds.all(), replaced.all().plus(moved)) && adds.iter().all(is_within_own)
+    }
+
+    /// How many names a transaction moves.
+    fn moved(&self, tx: Option<TxId>) -> u64 {
+        tx.and_then(|tx| self.moves.get(&tx)).copied().unwrap_or(0)
     }
 }
 
-fn is_within(limits: Limits, used: Charge, adds: Charge, gone: Charge) -> bool {
-    let one = |limit: u64, used: u64, adds: u64, gone: u64| {
-        limit == 0 || adds <= gone || used.saturating_add(adds) <= limit.saturating_add(gone)
+fn is_within(bound: Charge, used: Charge, adds: Charge, gone: Charge) -> bool {
+    let one = |bound: u64, used: u64, adds: u64, gone: u64| {
+        adds <= gone || used.saturating_add(adds) <= bound.saturating_add(gone)
     };
-    one(limits.bytes, used.bytes, adds.bytes, gone.bytes)
-        && one(limits.files, used.files, adds.files, gone.files)
+    one(bound.bytes, used.bytes, adds.bytes, gone.bytes)
+        && one(bound.files, used.files, adds.files, gone.files)
 }
 
 /// A report of what users use, under these limits. One who comes several times has the sum.

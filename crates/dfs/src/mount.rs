@@ -416,7 +416,10 @@ impl Dfs {
     /// What is used of the container, and what may be; nothing and no limits where the engine keeps none.
     fn quota(&self) -> Result<Report> {
         match self.session.mount.container.quota() {
-            Err(StoreError::Invalid(Invalid::Engines | Invalid::Argument)) => Ok(Report::default()),
+            // What is free of the pool is known nevertheless.
+            Err(
+                StoreError::Invalid(Invalid::Engines | Invalid::Argument) | StoreError::Unreachable { .. },
+            ) => Ok(Report::default()),
             other => Ok(other?),
         }
     }

@@ -15,13 +15,14 @@ use crate::update::offset_place;
 use dolmen_codec::order::HashKey;
 use dolmen_codec::quota::{Account, ByUser, Charge};
 use dolmen_codec::version::VersionKind;
-use dolmen_types::{ContNo, Credentials, Epoch, Error, Oid, Stamp, TxId};
+use dolmen_types::{ContNo, Credentials, Epoch, Error, Oid, RequestId, Stamp, TxId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// For what something is reserved, and what that sees of what is there.
 pub(crate) struct Reserving<'v> {
-    /// Who asks for it.
+    /// The request, and who asks.
+    pub(crate) id: RequestId,
     pub(crate) asks: Credentials,
     /// The transaction that is prepared.
     pub(crate) tx: Option<TxId>,
@@ -70,11 +71,20 @@ impl Target {
             return Ok(());
         }
         if account.reserve(write.tx, &adds, &ByUser::default()).is_ok() {
+            if let Some(tx) = write.tx {
+                account.note_met(write.id, tx, &adds, &ByUser::default());
+            }
             return Ok(());
         }
         // Only now it is worth a look at what is there.
         let replaced = self.replaced(write, parts)?;
-        account.reserve(write.tx, &adds, &replaced)
+        let reserved = account.reserve(write.tx, &adds, &replaced);
+        match (&reserved, write.tx) {
+            (Err(_), tx) => account.note_short(write.id, tx, &adds, &replaced),
+            (Ok(()), Some(tx)) => account.note_met(write.id, tx, &adds, &replaced),
+            (Ok(()), None) => {}
+        }
+        reserved
     }
 
     /// What mutations hide wholly of what is visible: of bytes, what no snapshot shows.

@@ -415,7 +415,8 @@ impl Target {
         let known = self.conts.find(cont)?;
         let Some(account) = known.account.clone() else { return Ok(()) };
         let (view, secret) = (known.view(request.epoch), known.state.spec.hash_key);
-        let write = Reserving { asks: head.cred, tx: Some(request.tx), cont, secret, view: &view };
+        let (id, asks) = (head.id, head.cred);
+        let write = Reserving { id, asks, tx: Some(request.tx), cont, secret, view: &view };
         let parts: Vec<_> = parts.iter().map(|(oid, drafts)| (*oid, drafts)).collect();
         self.reserve(&account, &write, &parts)
     }

@@ -264,7 +264,8 @@ impl Target {
         let side_bytes = asker.frame_bytes() + ceiling.map_or(0, |_| CEILING_FRAME_BYTES);
         self.make_room_behind(side_bytes, WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.need(cont))?;
         if let Some(account) = &account {
-            let write = Reserving { asks: head.cred, tx: None, cont, secret: spec.hash_key, view: &view };
+            let (id, asks, secret) = (head.id, head.cred, spec.hash_key);
+            let write = Reserving { id, asks, tx: None, cont, secret, view: &view };
             self.reserve(account, &write, &[(oid, drafts)])?;
         }
         let (cred, client) = self.introduce(head, writer, asker);

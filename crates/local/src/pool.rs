@@ -35,6 +35,9 @@ const SHORT_REST: Duration = Duration::from_millis(1);
 /// Between two looks at the parts of a pool at other engines: clients of one that was started anew wait so long.
 const PARTS_REST: Duration = Duration::from_millis(200);
 
+/// Looks at who waits for a share of a limit, between two looks at the parts: a writer waits so long for one.
+const SHARES_LOOKS: u32 = 10;
+
 /// How far upkeep comes behind those that serve (nice(2)): it has a tenth of what one of them has, if all want to run.
 const BEHIND: i32 = 10;
 
@@ -80,6 +83,7 @@ impl LocalPool {
             upkeep.push(start_thread("dolmen-upkeep", &pool, keep_up)?);
         }
         if record.spread.as_ref().is_some_and(Spread::has_service) {
+            pool.hand_out_by_thread();
             upkeep.push(start_thread("dolmen-parts", &pool, look_after_parts)?);
         }
         Ok(Self { pool: Some(pool), upkeep, recoveries, root, record, bulk, read_only })
@@ -297,9 +301,19 @@ fn keep_up(pool: &Pool<Store>, stop: &Stop) {
 }
 
 fn look_after_parts(pool: &Pool<Store>, stop: &Stop) {
+    let mut looks = 0;
     while !stop.is_wanted() {
-        pool.look_after_parts();
-        stop.rest(PARTS_REST);
+        if looks == 0 {
+            pool.look_after_parts();
+            looks = SHARES_LOOKS;
+        }
+        looks -= 1;
+        if pool.look_after_shares() {
+            stop.rest(PARTS_REST / SHARES_LOOKS);
+        } else {
+            looks = 0;
+            stop.rest(PARTS_REST);
+        }
     }
 }
 

@@ -44,7 +44,7 @@ pub enum Invalid {
     Argument,
     /// New credentials where a target already keeps as many different ones as it can.
     Credentials,
-    /// A quota in a pool whose targets are at several engines.
+    /// A quota where what stores a target keeps no accounts.
     Engines,
 }
 
@@ -230,7 +230,7 @@ impl fmt::Display for Invalid {
             Self::Layout => "the layout is of another version of Dolmen, which this one does not read",
             Self::Argument => "a number is outside its range",
             Self::Credentials => "the target keeps as many different credentials as it can",
-            Self::Engines => "a pool on several engines has no quotas",
+            Self::Engines => "what stores the pool keeps no quotas",
         })
     }
 }

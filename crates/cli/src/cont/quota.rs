@@ -88,11 +88,12 @@ fn carry_out(cont: &Container, args: &Quota) -> dolmen_types::Result<Report> {
 fn explained(error: Error) -> Failure {
     match error {
         Error::Invalid(Invalid::Engines) => {
-            Failure::new(Exit::Refused, "the pool is on several engines, and such a pool has no quotas")
+            Failure::new(Exit::Refused, "what stores the pool keeps no quotas")
         }
-        Error::Invalid(Invalid::Argument) => {
-            Failure::new(Exit::Other, "the daemon is of a version that knows no quotas")
-        }
+        Error::Invalid(Invalid::Argument) => Failure::new(
+            Exit::Other,
+            "the daemon, or another engine of the pool, is of a version that knows no quotas",
+        ),
         Error::Invalid(Invalid::Count) => {
             let most = dolmen_client::quota::USERS_MAX;
             Failure::new(Exit::Usage, format!("{most} users of the container have limits, and no more may"))

@@ -70,7 +70,7 @@ fn users_have_lines_and_limits() {
 }
 
 #[test]
-fn a_daemon_keeps_limits_over_its_end_and_a_pool_on_several_engines_has_none() {
+fn a_daemon_keeps_limits_over_its_end_and_so_do_several_engines() {
     let place = Place::new("quota-served");
     place.pool_with_files();
     let daemon = Daemon::start(&place, &[]);
@@ -89,9 +89,17 @@ fn a_daemon_keeps_limits_over_its_end_and_a_pool_on_several_engines_has_none() {
     let system = format!("unix:{}", place.path("r0/dolmen.sock").display());
     place.ok(&["dmg", "-G", &system, "pool", "create", "tank", "--size", "4GB"]);
     let pool = format!("{system}/tank");
-    place.ok(&["cont", "create", &pool, "home"]);
-    let told = place.fails(8, &["cont", "quota", &pool, "home", "--bytes", "50K"]);
-    assert!(told.contains("several engines"), "{told}");
+    place.ok(&["cont", "create", &pool, "home", "--type", "POSIX"]);
+    used(&place, &[&pool, "home", "--bytes", "300K", "--files", "6"]);
+    fs::write(place.path("file"), bytes(90_000, 1)).unwrap();
+    let file = place.path("file").to_str().unwrap().to_owned();
+    let put = |name: &str| place.run(&["fs", "put", &pool, "home", &file, name]);
+    assert!(["/a", "/b", "/c"].into_iter().all(|name| put(name).code() == 0));
+    assert_eq!(put("/d").code(), 6);
+    let told = used(&place, &[&pool, "home"]);
+    assert_eq!(told["bytes"], json!({ "used": 270_000, "limit": 300 << 10 }));
+    place.ok(&["fs", "rm", &pool, "home", "/b"]);
+    assert_eq!(put("/d").code(), 0, "what is removed at one is free for all");
     for daemon in daemons {
         assert!(daemon.end().success());
     }

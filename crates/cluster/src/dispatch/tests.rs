@@ -210,6 +210,7 @@ fn who_loses_its_answer_while_it_drives_leaves_the_rest_to_others() {
     };
     let (next_step, callers_step) = (AtomicUsize::new(0), AtomicBool::new(true));
     let targets = Targets {
+        is_spread: false,
         slots: Box::new([slot]),
         next_step,
         callers_step,

@@ -333,6 +333,7 @@ pub(super) fn destroy<T: TargetStore>(
     intend_and_tell(targets, state, no, Intent::Destroy, (asked, Answer::Done))?;
     state.hide(no);
     targets.accounts().forget(no);
+    targets.parts().forget_limited(no);
     or_later(finish(targets, state, no))
 }
 

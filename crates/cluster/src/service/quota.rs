@@ -7,9 +7,11 @@ use crate::drive;
 use crate::inbox::locked;
 use crate::service::record::{Answer, ContRecord};
 use crate::service::store::META;
+use crate::shares::OWN_LIFE;
 use dolmen_codec::TargetStore;
 use dolmen_codec::pool::TxCommit;
-use dolmen_codec::quota::{Limits, Quota, Report, report};
+use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::quota::{Account, Limits, Quota, Report, report};
 use dolmen_codec::verb::Verb;
 use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, PropId, PropValue, Result};
 
@@ -42,13 +44,39 @@ pub(super) fn begin_all<T: TargetStore>(targets: &Targets<T>, state: &State) -> 
         let quota = cont.quota().ok_or_else(|| super::store::damaged(no, META))?;
         if !quota.is_none() {
             match targets.begin_account(no) {
-                Ok(account) => account.limit(quota),
+                Ok(account) => begin(targets, no, &account, quota),
                 Err(Error::NoContainer) => {}
                 Err(error) => return Err(error),
             }
         }
     }
     Ok(())
+}
+
+/// Tells all engines their shares, when the pool is opened.
+///
+/// # Errors
+/// `Unreachable` if one does not answer.
+pub(super) fn fit_all<T: TargetStore>(targets: &Targets<T>, service: &Service) -> Result<()> {
+    if !targets.parts().are_there() {
+        return Ok(());
+    }
+    for no in targets.accounts().conts() {
+        let quota =
+            locked(&service.state).live(no)?.quota().ok_or_else(|| super::store::damaged(no, META))?;
+        service.fit(targets, no, quota)?;
+    }
+    Ok(())
+}
+
+/// Has an account keep to limits, or, where others have shares of them, take nothing more until its share is known.
+fn begin<T: TargetStore>(targets: &Targets<T>, no: ContNo, account: &Account, quota: Quota) {
+    if targets.parts().are_there() {
+        account.freeze(OWN_LIFE);
+        targets.accounts().shares.open(no);
+        targets.parts().keep_limited(core::iter::once(no));
+    }
+    account.limit(quota);
 }
 
 /// Sets limits, of all users together or of one.
@@ -76,10 +104,13 @@ pub(super) fn set<T: TargetStore>(
 impl Service {
     /// What is used of a container, and what may be; where a limit is near, without what nobody sees.
     pub(super) fn quota<T: TargetStore>(&self, targets: &Targets<T>, no: ContNo) -> Result<Report> {
-        locked(&self.state).live(no)?;
+        let quota = locked(&self.state).live(no)?.quota().ok_or_else(|| super::store::damaged(no, META))?;
+        if targets.parts().are_there() {
+            return self.quota_everywhere(targets, no, &quota);
+        }
         match targets.accounts().find(no) {
             Some(account) => {
-                if account.is_tight() {
+                if account.report().is_tight() {
                     // Ignored: it counts until it can be freed.
                     let _freed = self.free_unseen(targets, no);
                 }
@@ -87,6 +118,63 @@ impl Service {
             }
             None => Ok(report(&Quota::default(), targets.charges(no)?.into_iter())),
         }
+    }
+
+    fn quota_everywhere<T: TargetStore>(
+        &self,
+        targets: &Targets<T>,
+        no: ContNo,
+        quota: &Quota,
+    ) -> Result<Report> {
+        let told = report(quota, self.used_everywhere(targets, no)?.into_iter());
+        if !told.is_tight() {
+            return Ok(told);
+        }
+        // Ignored: it counts until it can be freed.
+        let _freed = self.aggregable_now(targets, no).and_then(|upto| self.aggregate(targets, no, upto));
+        Ok(report(quota, self.used_everywhere(targets, no)?.into_iter()))
+    }
+
+    /// Sets limits of a container whose targets are at several engines: all of them hold to their shares of the new ones before they
+    /// are on record.
+    ///
+    /// # Errors
+    /// `Unreachable` if an engine is not there; as `set`.
+    pub(super) fn set_quota_everywhere<T: TargetStore>(
+        &self,
+        targets: &Targets<T>,
+        head: &Head,
+        no: ContNo,
+        (uid, limits): (Option<u32>, Limits),
+    ) -> Result<PoolReply> {
+        let turn = locked(&self.quotas);
+        let on_record = || {
+            let state = locked(&self.state);
+            state.live(no)?.quota().ok_or_else(|| super::store::damaged(no, META))
+        };
+        let mut quota = on_record()?;
+        if !quota.set(uid, limits) {
+            return Err(Invalid::Count.into());
+        }
+        let account = targets.begin_account(no)?;
+        account.freeze(OWN_LIFE);
+        targets.accounts().shares.open(no);
+        let fitted = targets.parts().limit_cont(no).and_then(|()| self.fit(targets, no, quota.clone()));
+        let done =
+            fitted.and_then(|()| self.ask_once(targets, head, PoolVerb::ContSetQuota(no, uid, limits)));
+        let kept = on_record()?;
+        if kept.is_none() {
+            // Nobody is held up any more.
+            targets.parts().unlimit_cont(no);
+            targets.accounts().shares.forget(no);
+            account.unfreeze();
+            account.limit(Quota::default());
+        } else if kept != quota || done.is_err() {
+            // Ignored: they hold to no more than what was tried, and are told when somebody waits.
+            let _fitted_later = self.fit(targets, no, kept);
+        }
+        drop(turn);
+        done
     }
 
     /// Frees what nobody sees of a container with an account, if something has changed since that was done last; whether it was.
@@ -120,6 +208,10 @@ impl Service {
             targets.accounts().find(cont).map(|account| (account, accounts::adds(&commit, head.cred.uid)));
         let result = drive::commit(targets, head, commit);
         let Some((account, adds)) = limited.filter(|_| accounts::is_limit(&result)) else { return result };
+        if account.is_shared() {
+            let is_full = self.find_room(targets, cont, Some(head.id))?;
+            return if is_full { result } else { Err(Error::TxRestart { after: self.now(targets) }) };
+        }
         self.free_unseen(targets, cont)?;
         if account.fits(&adds) {
             return Err(Error::TxRestart { after: self.now(targets) });

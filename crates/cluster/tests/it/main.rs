@@ -58,5 +58,6 @@ mod on_engine {
     mod service;
     mod service_crash;
     mod service_repeats;
+    mod shares;
     mod whose;
 }

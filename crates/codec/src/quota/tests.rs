@@ -1,6 +1,6 @@
 use super::*;
 use crate::verb::{Payload, Punch, Update, UpdateIod};
-use dolmen_types::{Cond, Epoch, Key, ObjectClass, ObjectType, Oid, Recx};
+use dolmen_types::{Cond, Epoch, Key, ObjectClass, ObjectType, Oid, Recx, RequestId};
 use smallvec::smallvec;
 
 const fn bytes(bytes: u64) -> Charge {
@@ -53,9 +53,9 @@ fn what_does_not_fit_is_refused_and_what_does_is_not() {
     assert_eq!(reserve(bytes(11), bytes(10)), Err(Error::QuotaLimit));
     assert_eq!(reserve(bytes(10), bytes(10)), Ok(()), "as much as it replaces");
     account.release(1, bytes(10));
-    assert!(account.is_tight());
+    assert!(account.report().is_tight());
     account.limit(limits(1000, 4));
-    assert!(!account.is_tight(), "an eighth is left");
+    assert!(!account.report().is_tight(), "an eighth is left");
     assert_eq!(account.report().used, Charge { bytes: 100, files: 3 });
     account.limit(limits(50, 1));
     assert_eq!(reserve(bytes(10), bytes(20)), Ok(()), "over the limit, too");
@@ -193,4 +193,54 @@ fn charges_are_those_of_whoever_has_any() {
     for wrong in [vec![(4, files(1)), (4, files(1))], vec![(4, Charge::NONE)], vec![(4, files(10))]] {
         assert_eq!(Charges::of_list(wrong, 9), None);
     }
+}
+
+fn id(sequence: u64) -> RequestId {
+    RequestId { client: 1, sequence }
+}
+
+fn set(all: u64, told: &[(RequestId, bool)]) -> ShareAsk {
+    let bounds = Bounds { all: Charge { bytes: all, files: u64::MAX }, users: BTreeMap::new() };
+    ShareAsk::Set { bounds, told: told.to_vec() }
+}
+
+#[test]
+fn an_account_with_a_share_takes_what_it_was_told_last_and_nothing_before() {
+    let account = Account::default();
+    let put = |adds, sequence| {
+        let (adds, none) = (of(1, bytes(adds)), ByUser::default());
+        let result = account.reserve(None, &adds, &none);
+        if result.is_err() {
+            account.note_short(id(sequence), None, &adds, &none);
+        }
+        result
+    };
+    account.limit(limits(1 << 40, 0));
+    put(100, 0).unwrap();
+    account.freeze(7);
+    assert!(account.is_short(), "it is to be told");
+    assert_eq!(put(1, 1), Err(Error::QuotaLimit));
+    let told = account.share(0, 0, &ShareAsk::Look(None));
+    assert_eq!((told.life, told.wishes.len(), told.wishes[0].all), (7, 1, bytes(1)));
+    // Another life of it, and what was said before.
+    account.share(6, 1, &set(1000, &[(id(1), true)]));
+    assert_eq!((put(1, 1), account.verdict(id(1))), (Err(Error::QuotaLimit), Verdict::Waits));
+    account.share(7, 5, &set(110, &[(id(1), true)]));
+    account.share(7, 4, &set(1000, &[]));
+    assert_eq!((account.verdict(id(1)), account.is_short()), (Verdict::Room, false));
+    put(10, 1).unwrap();
+    assert_eq!(put(1, 2), Err(Error::QuotaLimit));
+    account.share(7, 6, &set(110, &[(id(2), false)]));
+    assert_eq!((account.verdict(id(2)), account.verdict(id(2))), (Verdict::Full, Verdict::Room), "told once");
+    // What is freed after it was given back is not taken again before something is set.
+    account.share(7, 7, &set(200, &[]));
+    let told = account.share(7, 8, &ShareAsk::Recall);
+    assert_eq!((told.used_by_all().bytes, told.bounds.all), (110, Charge { bytes: 0, files: u64::MAX }));
+    account.release(1, bytes(50));
+    assert_eq!(put(1, 3), Err(Error::QuotaLimit));
+    assert_eq!(account.reserve(None, &of(1, bytes(5)), &of(1, bytes(5))), Ok(()), "as much as it replaces");
+    account.share(7, 7, &set(200, &[]));
+    assert_eq!(put(1, 3), Err(Error::QuotaLimit), "that was said before");
+    account.unfreeze();
+    assert_eq!((put(1000, 4), account.verdict(id(3))), (Ok(()), Verdict::Room));
 }

@@ -144,6 +144,10 @@ numbered! {
         ContQuota = 0x0121,
         /// [`PoolVerb::ContSetQuota`](crate::pool::PoolVerb::ContSetQuota).
         ContSetQuota = 0x0122,
+        /// [`PoolVerb::Share`](crate::pool::PoolVerb::Share).
+        Share = 0x0123,
+        /// [`PoolVerb::Admit`](crate::pool::PoolVerb::Admit) where containers have limits.
+        AdmitLimited = 0x0124,
         /// [`PoolVerb::Files`](crate::pool::PoolVerb::Files).
         Files = 0x0301,
         /// [`SystemVerb::Ping`](super::SystemVerb::Ping).
@@ -190,6 +194,8 @@ impl AskKind {
             | Self::Leases
             | Self::ContQuota
             | Self::ContSetQuota
+            | Self::Share
+            | Self::AdmitLimited
             | Self::Files
             | Self::PartLook => Version::Two,
             _ => Version::One,
@@ -257,6 +263,8 @@ numbered! {
         Lock = 0x810e,
         /// [`PoolReply::Quota`](crate::pool::PoolReply::Quota).
         Quota = 0x8110,
+        /// [`PoolReply::Share`](crate::pool::PoolReply::Share).
+        Share = 0x8111,
         /// [`PoolReply::Files`](crate::pool::PoolReply::Files).
         Files = 0x8120,
         /// [`SystemReply::Done`](super::SystemReply::Done).

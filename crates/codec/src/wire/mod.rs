@@ -26,6 +26,7 @@ mod reply;
 mod reply_header;
 mod request;
 mod request_header;
+mod share;
 mod space;
 mod system;
 mod system_frame;

@@ -7,7 +7,7 @@ use crate::bytes::Reader;
 use crate::lock::{LockRange, LockReply};
 use crate::order::HashKey;
 use crate::pool::{ContHandle, ContInfo, FilesReply, PoolInfo, PoolReply, Snapshot};
-use crate::quota::{Charge, Limits, Report, UserUse};
+use crate::quota::{Charge, Limits, Report, ShareTold, UserUse};
 use crate::verb::{SpaceReport, Usage};
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, TARGETS_MAX};
 use dolmen_types::{ContNo, Epoch, Label, PoolMap, Props, TargetInfo, TargetState, Uuid};
@@ -151,6 +151,7 @@ pub(super) fn put_pool_reply(w: &mut Writer<'_>, reply: &PoolReply) -> ReplyKind
             ReplyKind::Audits
         }
         PoolReply::Quota(report) => with(w, ReplyKind::Quota, &**report),
+        PoolReply::Share(told) => with(w, ReplyKind::Share, &**told),
         PoolReply::Lock(lock) => with(w, ReplyKind::Lock, lock),
         PoolReply::Files(told) => with(w, ReplyKind::Files, told),
         PoolReply::Done => ReplyKind::PoolDone,
@@ -183,6 +184,7 @@ pub(super) fn read_pool_reply(kind: ReplyKind, epoch: Epoch, r: &mut Reader<'_>)
         ReplyKind::PoolAggregated => PoolReply::Aggregated(r.u64()?),
         ReplyKind::Audits => PoolReply::Audits(read_list(r, TARGETS_MAX)?),
         ReplyKind::Quota => PoolReply::Quota(Box::new(Report::read(r)?)),
+        ReplyKind::Share => PoolReply::Share(Box::new(ShareTold::read(r)?)),
         ReplyKind::Lock => PoolReply::Lock(LockReply::read(r)?),
         ReplyKind::Files => PoolReply::Files(FilesReply::read(r)?),
         ReplyKind::PoolDone => PoolReply::Done,

@@ -7,7 +7,7 @@ use super::tx::{put_mutations, read_mutations};
 use crate::bytes::Reader;
 use crate::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange};
 use crate::pool::{ContName, FilesAsk, OpenFor, PoolVerb, TxCommit, Whose};
-use crate::quota::Limits;
+use crate::quota::{Limits, Share};
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, IODS_MAX, TARGETS_MAX};
 use dolmen_types::{ContNo, Epoch, Label, Oid, PropId, PropValue, Props, TargetNo, TxId, Uuid};
 
@@ -183,7 +183,16 @@ pub(super) fn put_pool_verb<'p>(w: &mut Gather<'_, 'p>, verb: &'p PoolVerb<'_>) 
         PoolVerb::Checkpoint => AskKind::PoolCheckpoint,
         PoolVerb::Scrub => AskKind::PoolScrub,
         PoolVerb::Check => AskKind::PoolCheck,
-        PoolVerb::Admit { closed, now } => with_list(w, AskKind::Admit, now, closed),
+        PoolVerb::Admit { closed, now, limited } if limited.is_empty() => {
+            with_list(w, AskKind::Admit, now, closed)
+        }
+        PoolVerb::Admit { closed, now, limited } => {
+            w.body.put(now);
+            w.body.list(closed, IODS_MAX);
+            w.body.list(limited, FRAME_BODY_BYTES_MAX);
+            AskKind::AdmitLimited
+        }
+        PoolVerb::Share(share) => with(w, AskKind::Share, &**share),
         PoolVerb::Evicted { cont, evictions, by } => {
             w.body.put(cont);
             w.body.put(&Uuid::from_u128(*by));
@@ -259,7 +268,17 @@ pub(super) fn read_pool_verb<'p>(kind: AskKind, input: &mut Input<'_, 'p>) -> Op
             by: Uuid::read(r)?.as_u128(),
             evictions: Field::read(r)?,
         },
-        AskKind::Admit => PoolVerb::Admit { now: Epoch::read(r)?, closed: read_list(r, IODS_MAX)? },
+        AskKind::Admit => {
+            let (now, closed) = (Epoch::read(r)?, read_list(r, IODS_MAX)?);
+            PoolVerb::Admit { closed, now, limited: Vec::new() }
+        }
+        AskKind::AdmitLimited => {
+            let (now, closed) = (Epoch::read(r)?, read_list(r, IODS_MAX)?);
+            let limited = read_list(r, FRAME_BODY_BYTES_MAX)?;
+            // Without there is another kind.
+            (!limited.is_empty()).then_some(PoolVerb::Admit { closed, now, limited })?
+        }
+        AskKind::Share => PoolVerb::Share(Box::new(Share::read(r)?)),
         _ => return None,
     })
 }

@@ -3,7 +3,7 @@
 //! Invariants: as those of a hello; a refusal says which versions are spoken, too.
 
 use super::{BadFrame, VERSION, VERSION_MIN, Version};
-use crate::pool::OpenFor;
+use crate::pool::{OpenFor, PoolVerb};
 use core::fmt;
 use dolmen_types::limits::LABEL_BYTES_MAX;
 use dolmen_types::{Uuid, crc32c};
@@ -61,8 +61,8 @@ pub const FEATURE_LEASES: u64 = 32;
 /// [`Error::QuotaLimit`](dolmen_types::Error::QuotaLimit). An engine that does not say it closes the connection on which they are
 /// asked for; a client that does not is told that the pool is full.
 pub const FEATURE_QUOTA: u64 = 128;
-/// A feature of an engine: writes may say whom they are charged to ([`Update::charged`](crate::verb::Update::charged)). Who does not
-/// say it closes the connection on which that is said.
+/// A feature of an engine: writes may say whom they are charged to ([`Update::charged`](crate::verb::Update::charged)), and engines
+/// have shares of limits ([`PoolVerb::Share`]). Who does not say it closes the connection on which that is said.
 pub const FEATURE_CHARGED: u64 = 256;
 /// A feature of an engine: files of containers can be used by way of it ([`PoolVerb::Files`](crate::pool::PoolVerb::Files)). Who
 /// does not say it closes the connection on which that is asked.
@@ -175,6 +175,18 @@ impl Welcome {
     #[must_use]
     pub fn knows_quota(&self) -> bool {
         self.features & FEATURE_QUOTA != 0
+    }
+
+    /// Whether who says this knows what is asked of a pool's service.
+    #[must_use]
+    pub fn knows_verb(&self, verb: &PoolVerb<'_>) -> bool {
+        match verb {
+            PoolVerb::ContOpen(_, wanted) => self.knows(*wanted),
+            PoolVerb::ContQuota(_) | PoolVerb::ContSetQuota(..) => self.knows_quota(),
+            PoolVerb::Share(_) => self.knows_charged(),
+            PoolVerb::Admit { limited, .. } => limited.is_empty() || self.knows_charged(),
+            _ => true,
+        }
     }
 
     /// Whether who says this understands whom writes are charged to.

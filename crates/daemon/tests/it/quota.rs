@@ -2,16 +2,20 @@
 
 use crate::bystander::{Bystander, CONT, POOL};
 use crate::child::ChildDaemon;
-use crate::common::{Scratch, Way};
+use crate::common::{Scratch, Way, pool};
+use crate::ranks::{Engines, container, spread_object};
 use crate::raw::{Opened, Raw, update};
+use dolmen_client::{At, EventQueue, Object, Wait};
 use dolmen_codec::acl::Acl;
 use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
 use dolmen_codec::quota::Limits;
-use dolmen_codec::verb::{Mutation, Update, Verb};
+use dolmen_codec::verb::{Mutation, NewValue, Payload, Update, UpdateIod, Verb};
 use dolmen_codec::wire::{FEATURE_QUOTA, Version};
 use dolmen_codec::{Answer, Ask};
-use dolmen_types::{Credentials, Epoch, Error, PropId, PropValue, Props, TargetNo, TxId};
+use dolmen_env::scope;
+use dolmen_types::{Cond, Credentials, Epoch, Error, IoBuf, Key, PropId, PropValue, Props, TargetNo, TxId};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const UID: u32 = 4_200_042;
 
@@ -140,10 +144,98 @@ fn whom_a_write_is_charged_to_is_heard_of_who_administers_the_container_and_of_n
     }
     // Who runs the engine.
     let object = operator.object.clone().charged_to(OTHER);
-    object.put(dolmen_client::At::Latest, b"operator's", b"a", &[1; 7]).unwrap();
+    object.put(At::Latest, b"operator's", b"a", &[1; 7]).unwrap();
     assert_eq!(bytes_of()[&OTHER], expected[&OTHER] + 7);
     operator.cont.set_quota(Some(OTHER), Limits { bytes: 200, files: 0 }).unwrap();
-    let refused = object.put(dolmen_client::At::Latest, b"more", b"a", &[1; 100]);
+    let refused = object.put(At::Latest, b"more", b"a", &[1; 100]);
     assert_eq!(refused, Err(Error::QuotaLimit), "by the limit of whom it would be charged to");
     daemon.assert_sound();
+}
+
+/// Bytes of each value that is written at engines.
+const VALUE_BYTES: u64 = 400;
+
+/// Writes values under keys of its own until as many in a row do not fit; how many bytes are stored.
+fn fill(object: &Object, writer: u64, stored: &AtomicU64, misses: u32) {
+    let mut missed = 0;
+    for number in 0_u64.. {
+        let dkey = [writer.to_le_bytes(), number.to_le_bytes()].concat();
+        match object.put(At::Latest, &dkey, b"a", &[7; VALUE_BYTES as usize]) {
+            Ok(_) => {
+                missed = 0;
+                stored.fetch_add(VALUE_BYTES, Ordering::Relaxed);
+            }
+            Err(Error::QuotaLimit) => missed += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+        if missed >= misses {
+            return;
+        }
+    }
+}
+
+#[test]
+fn writers_at_several_engines_take_exactly_what_is_allowed_while_engines_die() {
+    const LIMIT: u64 = 400_000;
+    let engines = Engines::start(2);
+    engines.create(false);
+    let pool = pool(&engines.link(0), "p");
+    let cont = container(&pool);
+    let object = spread_object(&cont);
+    cont.set_quota(None, Limits { bytes: LIMIT, files: 0 }).unwrap();
+    let stored = AtomicU64::new(0);
+    // Beside each other, with the engine with a part, and then that with the service, dying meanwhile.
+    for (round, rank) in [1, 0].into_iter().enumerate() {
+        scope(|threads| {
+            let (object, stored) = (&object, &stored);
+            let fill = |writer: u64| move || fill(object, writer, stored, 1);
+            let writers: Vec<_> = (0..4).map(|n| threads.spawn(fill(10 * round as u64 + n))).collect();
+            let half = LIMIT / 4 * (1 + round as u64);
+            crate::child::until("some is written", || stored.load(Ordering::Relaxed) > half);
+            engines.kill(rank);
+            engines.start_again(rank);
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+        });
+        let there = stored.load(Ordering::Relaxed);
+        assert!(there <= LIMIT, "{there}");
+        if round == 0 {
+            // Room for the next.
+            object.punch(At::Latest, Cond::NONE).unwrap();
+            stored.store(0, Ordering::Relaxed);
+        }
+    }
+    // What an engine had that was gone is to be had again.
+    fill(&object, 99, &stored, 40);
+    assert_eq!(stored.load(Ordering::Relaxed), LIMIT);
+    cont.aggregate(Epoch::ZERO).unwrap();
+    assert_eq!(cont.quota().unwrap().used.bytes, LIMIT);
+    // By a queue, too: all are told, and after a removal some fit.
+    let queue = EventQueue::new(&pool).unwrap();
+    let put_all = |from: u32| -> usize {
+        let mut events: Vec<_> = (0..40).map(|_| queue.event().unwrap()).collect();
+        for (number, event) in (from..).zip(&mut events) {
+            let value = NewValue::Single(Payload::Owned(IoBuf::zeroed(VALUE_BYTES as usize)));
+            let iod = UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value };
+            object.update_on(event, At::Latest, &number.to_le_bytes(), Cond::NONE, vec![iod]).unwrap();
+        }
+        let mut done = Vec::new();
+        while done.len() < events.len() {
+            queue.poll(Wait::Forever, 64, &mut done).unwrap();
+        }
+        let results = events.iter_mut().map(|event| event.take_result().unwrap());
+        results.filter(|result| result.as_ref().map(drop) != Err(&Error::QuotaLimit)).count()
+    };
+    assert_eq!(put_all(0), 0);
+    for number in 0..10_u64 {
+        let dkey = [99_u64.to_le_bytes(), number.to_le_bytes()].concat();
+        object.punch_dkey(At::Latest, &dkey, Cond::NONE).unwrap();
+    }
+    let freed = (LIMIT - {
+        cont.aggregate(Epoch::ZERO).unwrap();
+        cont.quota().unwrap().used.bytes
+    }) / VALUE_BYTES;
+    assert_eq!(put_all(100) as u64, freed);
+    let audits = pool.check().unwrap();
+    assert!(audits.iter().all(|audit| audit.findings.is_empty()), "{audits:?}");
+    engines.assert_sound();
 }

@@ -659,7 +659,7 @@ fn a_part_believes_only_who_knows_the_key() {
     let ask = |ask| door.call(Request { token: 1, head: Head::default(), ask }).result.unwrap_err();
     let destroy = Ask::Target(TargetNo(2), cont.no(), Verb::Cont(ContVerb::Destroy));
     assert_eq!(ask(destroy), Error::NoPermission);
-    let admit = Ask::Pool(PoolVerb::Admit { closed: vec![cont.no()], now: Epoch::ZERO });
+    let admit = Ask::Pool(PoolVerb::Admit { closed: vec![cont.no()], now: Epoch::ZERO, limited: Vec::new() });
     assert!(matches!(ask(admit), Error::Invalid(_) | Error::NoPermission));
     assert!(matches!(ask(Ask::Target(TargetNo(0), ContNo(1), Verb::Latest)), Error::Unreachable { rank: 0 }));
     assert_clean(&pool);

@@ -829,12 +829,7 @@ impl State {
     #[inline]
     fn check_known(&self, ask: &Ask<'_>) -> Result<()> {
         match (ask, &self.session) {
-            (Ask::Pool(PoolVerb::ContOpen(_, wanted)), Some(session)) if !session.welcome.knows(*wanted) => {
-                Err(Invalid::Argument.into())
-            }
-            (Ask::Pool(PoolVerb::ContQuota(_) | PoolVerb::ContSetQuota(..)), Some(session))
-                if !session.welcome.knows_quota() =>
-            {
+            (Ask::Pool(verb), Some(session)) if !session.welcome.knows_verb(verb) => {
                 Err(Invalid::Argument.into())
             }
             _ => Ok(()),

@@ -787,9 +787,11 @@ fn is_quick(verb: &PoolVerb<'_>, answers_at_once: bool) -> bool {
 /// Bytes that the answer of a pool's service may take, beyond what each request may.
 fn answer_bytes(verb: &PoolVerb<'_>) -> usize {
     match verb {
-        PoolVerb::AttrNames(_) | PoolVerb::ContList | PoolVerb::SnapList(_) | PoolVerb::ContQuota(_) => {
-            LONG_ANSWER_BYTES
-        }
+        PoolVerb::AttrNames(_)
+        | PoolVerb::ContList
+        | PoolVerb::SnapList(_)
+        | PoolVerb::ContQuota(_)
+        | PoolVerb::Share(_) => LONG_ANSWER_BYTES,
         PoolVerb::Attr(..) => usize::try_from(limits::RECORD_BYTES_MAX).unwrap_or(usize::MAX),
         _ => 0,
     }

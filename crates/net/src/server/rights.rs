@@ -119,9 +119,11 @@ fn of_pool(verb: &PoolVerb<'_>) -> Need {
         PoolVerb::SetAttrs(None, _) | PoolVerb::RemoveAttrs(None, _) | PoolVerb::Checkpoint => {
             Need::Pool(perm::WRITE)
         }
-        PoolVerb::Scrub | PoolVerb::Check | PoolVerb::Admit { .. } | PoolVerb::Evicted { .. } => {
-            Need::Operator
-        }
+        PoolVerb::Scrub
+        | PoolVerb::Check
+        | PoolVerb::Admit { .. }
+        | PoolVerb::Evicted { .. }
+        | PoolVerb::Share(_) => Need::Operator,
     }
 }
 

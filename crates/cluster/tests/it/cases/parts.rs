@@ -5,6 +5,7 @@ use super::common::{START_NS, fetch, label, update};
 use super::{Inner, inner};
 use dolmen_cluster::{Absent, Elsewhere, Hlc, Part, PartDoor, Pool, PoolIdentity, Service, Targets};
 use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb, TxCommit, Whose};
+use dolmen_codec::quota::{Account, Charge};
 use dolmen_codec::verb::{ContVerb, Mutation, Prepare, ReadAt, Reply, Verb};
 use dolmen_codec::{
     Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Targets of each engine.
-const TARGETS: u16 = 2;
+pub(super) const TARGETS: u16 = 2;
 
 /// How long an engine does not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// More messages than any change takes.
 const MESSAGES_MAX: u64 = 100;
 
-enum Store {
+pub(super) enum Store {
     Here(Box<Inner>),
     Elsewhere(Elsewhere),
     Absent(Absent),
@@ -56,11 +57,19 @@ impl TargetStore for Store {
     fn step(&mut self) -> Progress {
         self.any().step()
     }
+
+    fn keep_account(&mut self, cont: ContNo, account: &Arc<Account>) -> Result<(), Error> {
+        self.any().keep_account(cont, account)
+    }
+
+    fn charges(&mut self, cont: ContNo) -> Result<Vec<(u32, Charge)>, Error> {
+        self.any().charges(cont)
+    }
 }
 
 /// The way to the other engine.
 #[derive(Default)]
-struct Wire {
+pub(super) struct Wire {
     /// Guards everything below.
     state: Mutex<WireState>,
 }
@@ -84,11 +93,15 @@ impl Wire {
         self.state.lock().unwrap()
     }
 
-    fn fail_after(&self, messages: Option<u64>) {
-        self.state().left = messages;
+    pub(super) fn fail_after(&self, messages: Option<u64>) {
+        let mut state = self.state();
+        state.left = messages;
+        if messages.is_none() {
+            state.before_lost = None;
+        }
     }
 
-    fn lose_one_after(&self, messages: u64) {
+    pub(super) fn lose_one_after(&self, messages: u64) {
         self.state().before_lost = Some(messages);
     }
 
@@ -141,11 +154,11 @@ impl Transport for Wire {
 type IsStopped = fn(&Ask<'_>) -> bool;
 
 /// Two engines and the way between them.
-struct System {
+pub(super) struct System {
     clock: SimClock,
-    wire: Arc<Wire>,
-    home: Pool<Store>,
-    part: Option<Arc<Pool<Store>>>,
+    pub(super) wire: Arc<Wire>,
+    pub(super) home: Pool<Store>,
+    pub(super) part: Option<Arc<Pool<Store>>>,
 }
 
 fn identity() -> PoolIdentity {
@@ -165,7 +178,7 @@ fn part_of(clock: &SimClock, stores: Vec<Store>) -> Arc<Pool<Store>> {
 }
 
 impl System {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let clock = SimClock::new(START_NS);
         let fresh = |from: u16| -> Vec<Store> {
             let stores = (from..from + TARGETS).map(|no| Store::Here(Box::new(inner(no, &clock)))).collect();
@@ -180,12 +193,14 @@ impl System {
         Self { clock, wire, home, part: Some(part) }
     }
 
-    fn part(&self) -> &Pool<Store> {
+    pub(super) fn part(&self) -> &Pool<Store> {
         self.part.as_ref().unwrap()
     }
 
     /// The engine with the part dies, and starts anew.
-    fn restart_part(&mut self) {
+    pub(super) fn restart_part(&mut self) {
+        // It takes a while.
+        self.clock.advance(1_000_000);
         self.wire.state().to = None;
         let part = Arc::into_inner(self.part.take().unwrap()).unwrap();
         let part = part_of(&self.clock, part.into_stores().split_off(usize::from(TARGETS)));
@@ -195,13 +210,14 @@ impl System {
     }
 
     /// The engine with the service dies, and starts anew.
-    fn restart_home(self) -> Self {
+    pub(super) fn restart_home(self) -> Self {
         self.restart_home_on(|_| {}).expect("all engines are there")
     }
 
     /// The same, with something done to the way before; `None` if the pool could not be opened.
     fn restart_home_on(self, before: impl FnOnce(&Wire)) -> Option<Self> {
         let Self { clock, wire, home, part } = self;
+        clock.advance(1_000_000);
         wire.fail_after(Some(0));
         let mut stores = home.into_stores();
         stores.truncate(usize::from(TARGETS));
@@ -219,7 +235,7 @@ impl System {
         }
     }
 
-    fn ask(&self, verb: PoolVerb<'_>) -> Result<PoolReply, Error> {
+    pub(super) fn ask(&self, verb: PoolVerb<'_>) -> Result<PoolReply, Error> {
         self.ask_as(0, verb)
     }
 
@@ -276,7 +292,7 @@ impl System {
         }
     }
 
-    fn make(&self, text: &str) -> Result<ContNo, Error> {
+    pub(super) fn make(&self, text: &str) -> Result<ContNo, Error> {
         self.make_as(0, text)
     }
 
@@ -289,7 +305,7 @@ impl System {
         }
     }
 
-    fn assert_clean(&self) {
+    pub(super) fn assert_clean(&self) {
         match self.ask(PoolVerb::Check).unwrap() {
             PoolReply::Audits(audits) => assert!(audits.iter().all(|a| a.findings.is_empty()), "{audits:?}"),
             other => panic!("{other:?}"),
@@ -324,7 +340,7 @@ fn what_a_part_is_told_late_is_passed_over() {
     system.put(cont, b"value");
     let door = PartDoor::new(Arc::clone(system.part.as_ref().unwrap()));
     let admit = |closed: Vec<ContNo>, now| {
-        let ask = Ask::Pool(PoolVerb::Admit { closed, now });
+        let ask = Ask::Pool(PoolVerb::Admit { closed, now, limited: Vec::new() });
         door.call(Request { token: 1, head: Head::default(), ask }).result.unwrap();
     };
     let later = Epoch::from_unix_ns(START_NS).next();

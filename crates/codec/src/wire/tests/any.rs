@@ -7,7 +7,7 @@ use super::super::{
 use crate::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange, LockReply};
 use crate::order::HashKey;
 use crate::pool::*;
-use crate::quota::{Charge, Limits, Report, UserUse};
+use crate::quota::{Bounds, Charge, Limits, Report, Share, ShareAsk, ShareTold, Told, UserUse, Wish};
 use crate::verb::*;
 use dolmen_types::limits::{LIST_BYTES_MAX, LIST_ITEMS_MAX};
 use dolmen_types::*;
@@ -114,6 +114,55 @@ fn update() -> impl Strategy<Value = Update<'static>> {
         iods: SmallVec::from_vec(iods),
         charged,
     })
+}
+
+fn charge() -> impl Strategy<Value = Charge> {
+    (any::<u64>(), any::<u64>()).prop_map(|(bytes, files)| Charge { bytes, files })
+}
+
+fn charges() -> impl Strategy<Value = Vec<(u32, Charge)>> {
+    vec((any::<u32>(), charge()), 0..4)
+}
+
+fn bounds() -> impl Strategy<Value = Bounds> {
+    (charge(), charges()).prop_map(|(all, users)| Bounds { all, users: users.into_iter().collect() })
+}
+
+fn request_id() -> impl Strategy<Value = RequestId> {
+    (any::<u128>(), any::<u64>()).prop_map(|(client, sequence)| RequestId { client, sequence })
+}
+
+fn share() -> impl Strategy<Value = Share> {
+    let ask = prop_oneof![
+        Just(ShareAsk::Look(None)),
+        request_id().prop_map(|id| ShareAsk::Look(Some(id))),
+        Just(ShareAsk::Recall),
+        (bounds(), vec((request_id(), any::<bool>()), 0..3))
+            .prop_map(|(bounds, told)| ShareAsk::Set { bounds, told }),
+        (tx(), any::<u64>()).prop_map(|(tx, names)| ShareAsk::Moves(tx, names)),
+        Just(ShareAsk::Short),
+    ];
+    (cont(), any::<u64>(), any::<u64>(), ask).prop_map(|(cont, life, number, ask)| Share {
+        cont,
+        life,
+        number,
+        ask,
+    })
+}
+
+fn share_told() -> impl Strategy<Value = ShareTold> {
+    let wish = (request_id(), charge(), charges(), any::<bool>()).prop_map(|(id, all, users, is_tx)| Wish {
+        id,
+        all,
+        users,
+        is_tx,
+    });
+    let numbers = (any::<u64>(), any::<u64>(), any::<u64>());
+    let told = (numbers, bounds(), charges(), vec(wish, 0..3));
+    let told = told.prop_map(|((life, changes, number), bounds, used, wishes)| {
+        ShareTold::Account(Told { life, bounds, used, wishes, changes, number })
+    });
+    prop_oneof![told, vec(cont(), 0..4).prop_map(ShareTold::Short)]
 }
 
 fn punch() -> impl Strategy<Value = Punch> {
@@ -320,7 +369,9 @@ pub(super) fn pool_verb() -> impl Strategy<Value = PoolVerb<'static>> {
     prop_oneof![
         1 => (cont(), vec(any::<u8>(), 0..30), any::<u128>())
             .prop_map(|(cont, evictions, by)| PoolVerb::Evicted { cont, evictions, by }),
-        1 => (vec(cont(), 0..5), epoch()).prop_map(|(closed, now)| PoolVerb::Admit { closed, now }),
+        1 => (vec(cont(), 0..5), epoch(), vec(cont(), 0..3))
+            .prop_map(|(closed, now, limited)| PoolVerb::Admit { closed, now, limited }),
+        1 => share().prop_map(|share| PoolVerb::Share(Box::new(share))),
         1 => proptest::strategy::Just(()).prop_map(|()| PoolVerb::Props),
         1 => (cont(), vec(any::<u32>(), 0..5)).prop_map(|(cont, given)| PoolVerb::Leases(cont, given)),
         1 => (cont(), files_ask()).prop_map(|(cont, ask)| PoolVerb::Files(cont, ask)),
@@ -498,6 +549,7 @@ pub(super) fn pool_reply() -> impl Strategy<Value = PoolReply> {
         ]
         .prop_map(PoolReply::Lock),
         report().prop_map(|report| PoolReply::Quota(Box::new(report))),
+        share_told().prop_map(|told| PoolReply::Share(Box::new(told))),
         prop_oneof![
             Just(FilesReply::Ended),
             any::<u64>().prop_map(FilesReply::Begun),

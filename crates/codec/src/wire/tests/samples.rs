@@ -7,7 +7,7 @@ use super::super::{
 use crate::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange, LockReply};
 use crate::order::HashKey;
 use crate::pool::*;
-use crate::quota::{Charge, Limits, Report, UserUse};
+use crate::quota::{Bounds, Charge, Limits, Report, Share, ShareAsk, ShareTold, Told, UserUse, Wish};
 use crate::transport::{Answer, Ask};
 use crate::verb::*;
 use dolmen_types::*;
@@ -148,7 +148,7 @@ fn pool_verbs() -> Vec<PoolVerb<'static>> {
         PoolVerb::Checkpoint,
         PoolVerb::Scrub,
         PoolVerb::Check,
-        PoolVerb::Admit { closed: vec![cont, ContNo(9)], now: Epoch(8) },
+        PoolVerb::Admit { closed: vec![cont, ContNo(9)], now: Epoch(8), limited: Vec::new() },
         PoolVerb::ContEvict(cont, Whose::All),
         PoolVerb::Props,
         PoolVerb::SetProps(Props::from([(PropId::PO_OWNER, PropValue::Text("ann@".to_owned()))])),
@@ -157,12 +157,35 @@ fn pool_verbs() -> Vec<PoolVerb<'static>> {
         PoolVerb::Leases(cont, vec![1, u32::MAX]),
         PoolVerb::ContQuota(cont),
         PoolVerb::ContSetQuota(cont, Some(2), limits()),
+        PoolVerb::Share(Box::new(share())),
+        PoolVerb::Admit { closed: vec![cont], now: Epoch(8), limited: vec![ContNo(9), ContNo(10)] },
         PoolVerb::Files(cont, FilesAsk::Ask { session: 9, request: vec![1, 2, 3] }),
     ]
 }
 
 fn limits() -> Limits {
     Limits { bytes: 3, files: 4 }
+}
+
+fn bounds() -> Bounds {
+    let all = Charge { bytes: 1 << 33, files: u64::MAX };
+    Bounds { all, users: [(7, Charge { bytes: 8, files: 9 })].into() }
+}
+
+fn request_id() -> RequestId {
+    RequestId { client: 3 << 90, sequence: 4 }
+}
+
+fn share() -> Share {
+    let ask = ShareAsk::Set { bounds: bounds(), told: vec![(request_id(), true)] };
+    Share { cont: ContNo(1), life: 2, number: 3, ask }
+}
+
+fn share_told() -> ShareTold {
+    let charge = Charge { bytes: 5, files: 6 };
+    let wish = Wish { id: request_id(), all: charge, users: vec![(7, charge)], is_tx: true };
+    let used = vec![(7, charge), (8, charge)];
+    ShareTold::Account(Told { life: 2, bounds: bounds(), used, wishes: vec![wish], changes: 10, number: 3 })
 }
 
 fn quota() -> Report {
@@ -277,6 +300,7 @@ fn pool_replies() -> Vec<PoolReply> {
         PoolReply::Done,
         PoolReply::Lock(LockReply::Held { range: lock().range, pid: 8 }),
         PoolReply::Quota(Box::new(quota())),
+        PoolReply::Share(Box::new(share_told())),
         PoolReply::Files(FilesReply::Told(vec![1, 2, 3])),
     ]
 }
@@ -442,6 +466,8 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, [u64; 2])] = &[
     (AskKind::Leases, [0, 0x3890_81ba_cf5e_175b]),
     (AskKind::ContQuota, [0, 0xf86b_f201_e0df_1c8d]),
     (AskKind::ContSetQuota, [0, 0x6771_127f_f848_686e]),
+    (AskKind::Share, [0, 0x82cc_6fb6_0ae7_aaf7]),
+    (AskKind::AdmitLimited, [0, 0xb092_0e9e_4e0c_f46d]),
     (AskKind::Files, [0, 0xab5a_77c4_d76a_c927]),
     (AskKind::Ping, [0xf0fb_45d9_d088_e047, 0x1c96_7afd_d799_741b]),
     (AskKind::SystemQuery, [0x7bc2_176f_f361_e8db, 0x141c_294a_e2a6_26f7]),
@@ -514,6 +540,7 @@ pub(super) const GOLDEN_REPLIES: &[(ReplyKind, [u64; 2])] = &[
     (ReplyKind::PoolDone, [0xd850_aef5_fb04_fadc, 0x1078_12c4_10dd_300c]),
     (ReplyKind::Lock, [0x50fd_5df8_bff4_e190, 0x4c4a_eb62_a9e5_35f2]),
     (ReplyKind::Quota, [0x8755_4275_7272_13dc, 0x41f9_9b6b_8e12_e7db]),
+    (ReplyKind::Share, [0xe61a_0d22_c7bb_751a, 0x7d1d_6293_4280_a6d3]),
     (ReplyKind::Files, [0x400f_8625_e08f_ffff, 0x0077_2c00_18eb_18f7]),
     (ReplyKind::SystemDone, [0x8c03_4b3c_d289_172c, 0x98e0_482b_1abe_95c8]),
     (ReplyKind::System, [0xfde4_9eb5_f6a3_6216, 0xa95e_18df_a3c7_5411]),
