@@ -370,6 +370,16 @@ impl Obj {
     }
 }
 
+impl Dir {
+    /// Records the times of this directory that wait for it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn record_times(&self) -> Result<()> {
+        self.mount().record_times(&self.node)
+    }
+}
+
 impl Mount {
     /// The node and attributes of what was found; `None` if the entry has changed since.
     fn use_found(self: &Arc<Self>, found: &Found, atime: Option<Time>) -> Result<Option<(Arc<Node>, Stat)>> {

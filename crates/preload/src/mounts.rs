@@ -4,6 +4,7 @@
 //! for good.
 
 use crate::heard::Heard;
+use crate::place::STATX_MNT_ID_UNIQUE;
 use crate::state::{settings, state};
 use crate::system;
 use core::ffi::{CStr, c_int};
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Mounts that are remembered; more are looked at anew.
 const KNOWN_MAX: usize = 256;
@@ -46,7 +47,9 @@ pub(crate) struct Mounted {
     /// The mount has the kernel remember things for a time that nobody cuts short.
     remembers: bool,
     has_changed: AtomicBool,
-    /// Times of directories may wait to be recorded.
+    /// Guards: directories whose times may wait to be recorded; taken alone.
+    touched: Mutex<BTreeSet<u64>>,
+    /// Whether there are any.
     is_touched: AtomicBool,
 }
 
@@ -144,6 +147,19 @@ impl Mounts {
         }
     }
 
+    /// Before the kernel tells of a directory: its times, if this process has changed it.
+    pub(crate) fn record_times_at(&self, dir: c_int, path: &CStr) {
+        if !self.has_touched() {
+            return;
+        }
+        let mask = libc::STATX_INO | STATX_MNT_ID_UNIQUE;
+        let Ok(found) = system::statx(dir, path, libc::AT_STATX_DONT_SYNC, mask) else { return };
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&found.stx_mnt_id).cloned();
+        if let Some(Known::Connected(mounted)) = known.as_deref() {
+            mounted.record_times_of(found.stx_ino);
+        }
+    }
+
     /// Whether times of directories may wait.
     pub(crate) fn has_touched(&self) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -151,19 +167,13 @@ impl Mounts {
         known.values().any(|known| matches!(&**known, Known::Connected(mounted) if is_touched(mounted)))
     }
 
-    /// Records times of directories that wait for it, so that the kernel finds them.
+    /// Records times of directories that wait for it: the process ends, or becomes another.
     pub(crate) fn record_times(&self) {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let touched: Vec<_> = known
-            .values()
-            .filter(|known| matches!(&***known, Known::Connected(mounted) if mounted.is_touched()))
-            .cloned()
-            .collect();
-        drop(known);
-        for known in touched {
+        let known: Vec<_> =
+            self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for known in known {
             if let Known::Connected(mounted) = &*known {
-                // Ignored: then they wait on, and everything else is stored.
-                _ = mounted.dfs.sync();
+                mounted.record_times();
             }
         }
     }
@@ -228,6 +238,7 @@ impl Mounts {
                 dirs: RwLock::default(),
                 left: RwLock::default(),
                 has_changed: AtomicBool::new(false),
+                touched: Mutex::default(),
                 is_touched: AtomicBool::new(false),
             })
         });
@@ -434,12 +445,37 @@ impl Mounted {
     pub(crate) fn note_name(&self, dir: u64, name: &[u8]) {
         self.heard.note_name(dir, name);
         self.has_changed.store(true, Ordering::Relaxed);
+        let mut touched = self.touched();
+        if touched.len() < DIRS_MAX {
+            touched.insert(dir);
+        }
+        drop(touched);
         self.is_touched.store(true, Ordering::Relaxed);
     }
 
-    /// Whether times may wait since the last call.
-    fn is_touched(&self) -> bool {
-        self.is_touched.load(Ordering::Relaxed) && self.is_touched.swap(false, Ordering::Relaxed)
+    fn touched(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records the times of a directory that wait, so that the kernel finds them.
+    pub(crate) fn record_times_of(&self, ino: u64) {
+        if !self.is_touched.load(Ordering::Relaxed) || !self.touched().remove(&ino) {
+            return;
+        }
+        let dirs = self.dirs.read().unwrap_or_else(PoisonError::into_inner);
+        let dir = dirs.get(&ino).map(|known| known.dir.clone());
+        drop(dirs);
+        // Ignored: then they wait on.
+        _ = dir.map(|dir| dir.record_times());
+    }
+
+    /// All of them, at the end.
+    fn record_times(&self) {
+        if self.is_touched.swap(false, Ordering::Relaxed) {
+            self.touched().clear();
+            // Ignored: everything else is stored.
+            _ = self.dfs.sync();
+        }
     }
 
     /// Whether the kernel may remember what is no more.

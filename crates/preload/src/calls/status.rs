@@ -45,7 +45,7 @@ fn attributes(place: &Place<'_>, follow: Follow) -> Option<Result<Stat, i32>> {
 
 /// Times of a directory in which this process has made something may wait, and the kernel may remember them, or what a link leads to.
 fn refresh(from: c_int, path: &core::ffi::CStr) {
-    state().mounts.record_times();
+    state().mounts.record_times_at(from, path);
     if state().mounts.has_changed() {
         // Ignored: it will fail again, for the program to see.
         _ = system::statx(from, path, libc::AT_STATX_FORCE_SYNC, libc::STATX_BASIC_STATS);
