@@ -1,5 +1,6 @@
 //! Limits: the account of a container has what is there, at every moment and after any crash, and who does not fit is refused.
 
+use crate::crash::{run_until_crash, script};
 use crate::rig::{Rig, amount, oid, small_config, tiny};
 use dolmen_codec::TargetStore;
 use dolmen_codec::quota::{Account, COMPANION_DKEY, Charge, INODE_AKEY, Limits, Quota};
@@ -424,5 +425,46 @@ fn an_account_is_what_is_there_over_crashes_aggregations_snapshots_and_transacti
             assert_eq!(found.map_or(0, |value| value.len() as u64), right, "key {key}");
         }
         assert!(story.refused > 20 && story.fitted > 5, "{} refused, {} fitted", story.refused, story.fitted);
+    }
+}
+
+/// Removes all that the script of crashes writes, and what it leaves of it.
+fn empty(rig: &mut Rig) {
+    for object in [1, 2] {
+        rig.punch(oid(object), PunchScope::Object, Cond::NONE).unwrap();
+    }
+    rig.aggregate();
+}
+
+#[test]
+fn no_crash_at_any_boundary_leaves_an_account_that_is_not_what_is_there() {
+    const ROOM: u64 = 4 << 20;
+    let subsets = amount("CRASH_SUBSETS", 4);
+    for media in [Media::Block, Media::Mapped] {
+        let mut checked = 0;
+        for at in 0.. {
+            let mut rig = Rig::with_config(media, Durability::Power, tiny());
+            account(&mut rig, quota(ROOM, 0));
+            let run = run_until_crash(&script(), rig, at);
+            for plan in run.rig.drive.crash_plans(subsets).into_iter().chain([CrashPlan::Process]) {
+                let what = format!("boundary {at}, {plan:?}, {media:?}");
+                let mut after = run.rig.after_crash(plan);
+                let account = account(&mut after, quota(ROOM, 0));
+                let there = used(&account);
+                assert_eq!(there, on_record(&mut after), "{what}");
+                // Whatever is there, and its audit, which counts it.
+                run.judge_in(&mut after, &what);
+                account.limit(quota(there.bytes.max(1), 0));
+                assert_eq!(after.put(oid(3), b"more", b"a", &[1; 2]), Err(Error::QuotaLimit), "{what}");
+                empty(&mut after);
+                assert_eq!(used(&account), Charge::NONE, "{what}: nothing of what is gone is charged");
+                after.put(oid(3), b"more", b"a", &[1; 1]).unwrap();
+                checked += 1;
+            }
+            if !run.is_crashed {
+                break;
+            }
+        }
+        assert!(checked > 100, "{checked}");
     }
 }
