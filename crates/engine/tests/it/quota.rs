@@ -248,8 +248,8 @@ fn put_sized(dkey: &[u8], fill: u8, bytes: usize) -> Mutation<'static> {
     })
 }
 
-/// One version that was written: when, under which key, and how long; 0 for a removal.
-type Written = (Epoch, u8, u64);
+/// One version that was written: when, under which key, how long, 0 for a removal, and to whom it is charged.
+type Written = (Epoch, u8, u64, u32);
 
 /// All that was written, and what is kept: the reference that an engine is held to.
 #[derive(Default)]
@@ -263,32 +263,53 @@ impl Reference {
         self.versions.iter().rev().find(|version| version.1 == key && version.0 <= at)
     }
 
-    /// What must be kept: the versions that the newest state and snapshots see, each once.
-    fn needed(&self) -> u64 {
+    /// What must be kept, by user: the versions that the newest state and snapshots see, each once.
+    fn by_user(&self) -> BTreeMap<u32, u64> {
         let mut seen = BTreeMap::new();
         for &at in self.snapshots.iter().chain([&Epoch::MAX]) {
             for key in 0..=u8::MAX {
-                if let Some(&(epoch, key, bytes)) = self.newest(key, at) {
-                    seen.insert((epoch, key), bytes);
+                if let Some(&(epoch, key, bytes, uid)) = self.newest(key, at).filter(|version| version.2 > 0)
+                {
+                    seen.insert((epoch, key), (uid, bytes));
                 }
             }
         }
-        seen.values().sum()
+        let mut sums = BTreeMap::new();
+        seen.into_values().for_each(|(uid, bytes)| *sums.entry(uid).or_insert(0) += bytes);
+        sums
     }
 
-    /// What a write replaces that no snapshot shows.
-    fn replaced(&self, key: u8) -> u64 {
+    /// Of all users.
+    fn needed(&self) -> u64 {
+        self.by_user().values().sum()
+    }
+
+    /// What a write replaces that no snapshot shows, and whose it is.
+    fn replaced(&self, key: u8) -> (u64, u32) {
         let newest = self.snapshots.last().copied().unwrap_or(Epoch::ZERO);
-        self.newest(key, Epoch::MAX).filter(|version| version.0 > newest).map_or(0, |version| version.2)
+        let visible = self.newest(key, Epoch::MAX).filter(|version| version.0 > newest);
+        visible.map_or((0, 0), |version| (version.2, version.3))
     }
 
-    fn admits(&self, limit: u64, key: u8, bytes: u64) -> bool {
-        let replaced = self.replaced(key);
-        bytes <= replaced || self.needed() + bytes <= limit + replaced
+    fn admits(&self, (key, bytes, uid): (u8, u64, u32)) -> bool {
+        let (replaced, whose) = self.replaced(key);
+        let is_within = |limit, used: u64, gone| bytes <= gone || used + bytes <= limit + gone;
+        let own = if whose == uid { replaced } else { 0 };
+        let used = self.by_user().get(&uid).copied().unwrap_or(0);
+        is_within(LIMIT, self.needed(), replaced) && (uid != LIMITED || is_within(LIMIT_OF_ONE, used, own))
     }
 }
 
 const LIMIT: u64 = 40_000;
+/// A user, and what he may have of it.
+const LIMITED: u32 = 7;
+const LIMIT_OF_ONE: u64 = 15_000;
+
+fn quota_of_story() -> Quota {
+    let mut quota = quota(LIMIT, 0);
+    assert!(quota.set(Some(LIMITED), Limits { bytes: LIMIT_OF_ONE, files: 0 }));
+    quota
+}
 
 struct Story {
     rig: Rig,
@@ -307,22 +328,32 @@ impl Story {
     fn put(&mut self) {
         let key = u8::try_from(self.below(24)).unwrap();
         let bytes = [30, 700, 3000, 6000, 20_000][usize::try_from(self.below(5)).unwrap()] + self.below(50);
-        let value = vec![key; usize::try_from(bytes).unwrap()];
-        let mut written = self.rig.put(oid(1), &[key], b"a", &value);
+        let uid = LIMITED + u32::try_from(self.below(3)).unwrap();
+        let mut written = self.write(key, bytes, uid);
         if written == Err(Error::QuotaLimit) {
             // As whoever has the targets does.
             self.rig.aggregate();
-            written = self.rig.put(oid(1), &[key], b"a", &value);
+            written = self.write(key, bytes, uid);
             self.fitted += u32::from(written.is_ok());
-            let admits = self.reference.admits(LIMIT, key, bytes);
-            assert_eq!(written.is_ok(), admits, "{bytes} bytes of {key} beside {}", self.reference.needed());
+            let admits = self.reference.admits((key, bytes, uid));
+            let there = self.reference.by_user();
+            assert_eq!(written.is_ok(), admits, "{bytes} bytes of {key} for {uid} beside {there:?}");
         }
         match written {
-            Ok(epoch) => self.reference.versions.push((epoch, key, bytes)),
+            Ok(epoch) => self.reference.versions.push((epoch, key, bytes, uid)),
             Err(error) => {
                 assert_eq!(error, Error::QuotaLimit);
                 self.refused += 1;
             }
+        }
+    }
+
+    fn write(&mut self, key: u8, bytes: u64, uid: u32) -> Result<Epoch, Error> {
+        let put = charged(uid, put_sized(&[key], key, usize::try_from(bytes).unwrap()));
+        let Mutation::Update(update) = put else { panic!("an update") };
+        match self.rig.ask(Verb::Update(update))? {
+            Reply::Written(epoch) => Ok(epoch),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -333,7 +364,8 @@ impl Story {
         self.rig.clock.advance(2_000_000);
         let epoch = Epoch::from_unix_ns(self.rig.clock.now_ns());
         let leader = TargetNo(0);
-        let mutations = vec![put_sized(&[key], key, usize::try_from(bytes).unwrap())];
+        let uid = LIMITED + u32::try_from(self.below(3)).unwrap();
+        let mutations = vec![charged(uid, put_sized(&[key], key, usize::try_from(bytes).unwrap()))];
         let (tx, participants) = (TxId { client: 9, begin: epoch }, smallvec![leader, TargetNo(1)]);
         let before = used(&self.account);
         match self.rig.ask(Verb::Prepare(Prepare { tx, epoch, leader, participants, mutations })) {
@@ -350,7 +382,7 @@ impl Story {
         }
         if self.below(2) == 0 {
             self.rig.ask(Verb::Commit(tx)).unwrap();
-            self.reference.versions.push((epoch, key, bytes));
+            self.reference.versions.push((epoch, key, bytes, uid));
             self.reference.versions.sort_unstable();
         } else {
             self.rig.ask(Verb::Abort(tx)).unwrap();
@@ -378,7 +410,7 @@ impl Story {
         } else {
             self.rig.crash(plan);
         }
-        self.account = account(&mut self.rig, quota(LIMIT, 0));
+        self.account = account(&mut self.rig, quota_of_story());
     }
 
     fn step(&mut self) {
@@ -389,7 +421,7 @@ impl Story {
                 let scope = PunchScope::Dkey(Key::from_slice(&[key]));
                 let punch = Verb::Punch(Punch { oid: oid(1), scope, cond: Cond::NONE });
                 let Ok(Reply::Written(epoch)) = self.rig.ask(punch) else { panic!("never refused") };
-                self.reference.versions.push((epoch, key, 0));
+                self.reference.versions.push((epoch, key, 0, 0));
             }
             28..=31 => self.transact(),
             32 | 33 => self.snapshot(),
@@ -398,7 +430,8 @@ impl Story {
             37 => self.reopen(),
             _ => {
                 self.rig.aggregate();
-                assert_eq!(used(&self.account).bytes, self.reference.needed(), "nothing else is left");
+                let there: BTreeMap<u32, u64> = by_user(&mut self.rig).into_iter().collect();
+                assert_eq!(there, self.reference.by_user(), "nothing else is left");
             }
         }
         assert_eq!(used(&self.account), on_record(&mut self.rig), "the account is what is there");
@@ -412,7 +445,7 @@ fn an_account_is_what_is_there_over_crashes_aggregations_snapshots_and_transacti
     for (round, media) in [Media::Block, Media::Mapped].into_iter().enumerate() {
         let config = TargetConfig { checkpoint_log_bytes: 32 << 10, ..tiny() };
         let mut rig = Rig::with_config(media, Durability::Power, config);
-        let account = account(&mut rig, quota(LIMIT, 0));
+        let account = account(&mut rig, quota_of_story());
         let (reference, rng) = (Reference::default(), Rng::from_seed(seed + round as u64));
         let mut story = Story { rig, account, reference, rng, refused: 0, fitted: 0 };
         for _ in 0..amount("QUOTA_STEPS", 1200) {
