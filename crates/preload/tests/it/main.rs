@@ -83,6 +83,13 @@ for i in 1 2 3; do echo line $i >> app; done; test "$(cat app | wc -l)" = 3
 mv app app2; sed -i s/line/LINE/ app2; test "$(head -n 1 app2)" = "LINE 1"
 sort -r nums > sorted; test "$(head -n 1 sorted)" = 9999
 exec 7> kept; echo one >&7; (echo two >&7); echo three >&7; exec 7>&-; test "$(tr '\n' ' ' < kept)" = "one two three "
+cp -a t t2; diff -r t t2; chmod -R go-w t2; mv t2 x/t3; find x/t3 -name '[12]' -delete; test "$(ls x/t3 | wc -l)" = 3; rm -r x/t3; test ! -e x/t3
+ln -s t lt; test "$(ls lt/ | wc -l)" = 5; mkdir -p deep/er/still; rmdir -p deep/er/still; test ! -e deep
+if command -v rsync > /dev/null; then
+    rsync -a t/ r/; diff -r t r; rm t/5; rsync -a --delete t/ r/; diff -r t r; echo 5 > t/5
+else
+    echo no rsync
+fi
 if command -v sqlite3 > /dev/null; then
     test "$(sqlite3 db 'create table a(x); insert into a values(1),(2); select sum(x) from a;')" = 3
     test "$(sqlite3 db 'pragma integrity_check; insert into a values(4); select sum(x) from a;' | tail -n 1)" = 7
