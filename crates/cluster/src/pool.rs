@@ -141,7 +141,9 @@ impl<T: TargetStore> Pool<T> {
     fn keep_limited(&self, limited: &[ContNo], clock: &Hlc) -> Result<()> {
         let accounts = self.targets.accounts();
         for cont in accounts.conts().into_iter().filter(|cont| !limited.contains(cont)) {
+            // Who waits is let through. What counts in it is left with it.
             accounts.find(cont).iter().for_each(|account| account.unfreeze());
+            accounts.forget(cont);
         }
         for &cont in limited {
             if accounts.find(cont).is_some_and(|account| account.is_shared()) {

@@ -42,6 +42,11 @@ impl Shares {
         locked(&self.by_cont).entry(cont).or_default();
     }
 
+    /// Containers whose limits engines have shares of.
+    fn conts(&self) -> Vec<ContNo> {
+        locked(&self.by_cont).keys().copied().collect()
+    }
+
     fn find(&self, cont: ContNo) -> Option<Arc<OfCont>> {
         locked(&self.by_cont).get(&cont).cloned()
     }
@@ -412,8 +417,10 @@ impl Service {
         if !parts.are_there() || !accounts.are_there() {
             return false;
         }
-        let mut short: Vec<ContNo> = accounts.conts();
-        let is_limited = !short.is_empty();
+        let mut short: Vec<ContNo> = accounts.shares.conts();
+        if short.is_empty() {
+            return false;
+        }
         short.retain(|&cont| accounts.find(cont).is_some_and(|account| account.is_short()));
         for part in 0..parts.count() {
             let ask = Share { cont: ContNo::SYSTEM, life: 0, number: 0, ask: ShareAsk::Short };
@@ -427,7 +434,7 @@ impl Service {
             // Ignored: whoever waits asks again, and is told in the end that nobody answers.
             let _later = self.find_room(targets, cont, None);
         }
-        is_limited
+        true
     }
 }
 

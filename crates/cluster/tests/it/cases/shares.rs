@@ -156,7 +156,9 @@ fn users_are_limited_over_engines_and_limits_are_lifted_and_lowered() {
         assert_eq!(put_as(&system, 8, (target, cont, 4), 1), Err(Error::QuotaLimit));
     }
     limit(&system, cont, None, 0, 0).unwrap();
+    assert!(system.home.look_after_shares());
     limit(&system, cont, Some(7), 0, 0).unwrap();
+    assert!(!system.home.look_after_shares(), "without limits nobody is asked");
     for target in 0..ALL {
         put_as(&system, 7, (target, cont, 5), 9000).unwrap();
     }
