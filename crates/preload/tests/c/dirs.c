@@ -105,6 +105,11 @@ int main(int argc, char **argv) {
   SAY(fdopendir(fd) != 0); fd = open("one", O_RDONLY); SAY(fdopendir(fd) != 0); SAY(close(fd)); fd = open(".", O_PATH); SAY(fdopendir(fd) != 0); SAY(close(fd));
   /* One that is removed while it is listed. */
   dir = opened("../e"); SAY(tell(dir, 1, 1)); SAY(rmdir("../e")); SAY(tell(dir, 10, 0)); SAY(closedir(dir)); opened("../e");
+  /* Two that change places. */
+  close(open("xf", O_CREAT | O_WRONLY, 0600)), mkdir("xd", 0700), stat("xf", &other);
+  SAY(renameat2(AT_FDCWD, "xf", AT_FDCWD, "xd", RENAME_EXCHANGE)); SAY(stat("xd", &st)); SAY(st.st_ino == other.st_ino && S_ISREG(st.st_mode)); SAY(stat("xf", &st)); SAY(S_ISDIR(st.st_mode));
+  SAY(renameat2(AT_FDCWD, "xf", AT_FDCWD, "none", RENAME_EXCHANGE)); SAY(renameat2(AT_FDCWD, "none", AT_FDCWD, "xf", RENAME_EXCHANGE)); SAY(renameat2(AT_FDCWD, "xd", AT_FDCWD, "xf", RENAME_EXCHANGE | RENAME_NOREPLACE));
+  SAY(renameat2(AT_FDCWD, "xf", AT_FDCWD, "xf/in", RENAME_EXCHANGE)); SAY(renameat2(AT_FDCWD, "xd", AT_FDCWD, "xf/in", 0)); SAY(access("xf/in", F_OK)); SAY(rmdir("xf")); SAY(unlink("xf/in")); SAY(rmdir("xf"));
   struct dirent **all;
   int count = scandir(".", &all, 0, alphasort); SAY(count); for (int i = 0; i < 4; i++) printf("%s\n", all[i]->d_name);
   return 0;
