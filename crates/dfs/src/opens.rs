@@ -147,6 +147,8 @@ impl Opens {
         Ok(match kept(locks.set(owner(file), 0, LockRange::whole(LockKind::Write)))? {
             Kept::Told(Locked::Done) => Elsewhere::No(Some(Alone { opens: self, locks, file })),
             Kept::Told(Locked::Held { .. } | Locked::Later) => Elsewhere::Open,
+            // Then nobody is kept from opening it meanwhile; but who has it open keeps it.
+            Kept::TooMany if mount.is_held_elsewhere(file)? => Elsewhere::Open,
             Kept::TooMany => Elsewhere::No(None),
             Kept::ByNobody => {
                 self.by_nobody.store(true, Ordering::Relaxed);

@@ -63,6 +63,11 @@ impl Watched {
         all.recovers = recovers;
     }
 
+    /// Has it refuse more locks, as a daemon does of which somebody has as many as he may; or not any more.
+    pub(crate) fn fill_locks(&self, is_full: bool) {
+        self.keeper.as_ref().unwrap().all.lock().unwrap().is_full = is_full;
+    }
+
     /// Has it take somebody who has a lock on this for dead.
     pub(crate) fn lose_holders_of(&self, oid: Oid) {
         let mut all = self.keeper.as_ref().unwrap().all.lock().unwrap();
@@ -114,6 +119,8 @@ struct Keeper {
 struct Kept {
     held: Vec<Held>,
     recovers: bool,
+    /// It has no room for more.
+    is_full: bool,
 }
 
 struct Held {
@@ -124,8 +131,19 @@ struct Held {
 }
 
 impl Keeper {
-    fn ask(&self, ask: &LockAsk) -> LockReply {
+    fn ask(&self, ask: &LockAsk) -> Result<LockReply> {
         let mut all = self.all.lock().unwrap();
+        let sets = matches!(ask.action, LockAction::Set | LockAction::Again);
+        if all.is_full && sets && ask.range.kind != LockKind::Free {
+            return Err(Error::Busy);
+        }
+        Ok(all.ask(ask))
+    }
+}
+
+impl Kept {
+    fn ask(&mut self, ask: &LockAsk) -> LockReply {
+        let all = self;
         let is_known = all.held.iter().any(|held| held.holder == ask.holder);
         let takes = ask.range.kind != LockKind::Free;
         if ask.has_locks && !is_known && ask.action != LockAction::Again {
@@ -158,8 +176,8 @@ impl Watched {
     fn carry_out(&self, request: Request<'_>) -> Outcome {
         match (&self.keeper, &request.ask) {
             (Some(keeper), Ask::Pool(PoolVerb::Lock(_, ask))) => {
-                let told = keeper.ask(ask);
-                Outcome { result: Ok(Answer::Pool(PoolReply::Lock(told))), ..request.refused(Error::Busy) }
+                let told = keeper.ask(ask).map(|told| Answer::Pool(PoolReply::Lock(told)));
+                Outcome { result: told, ..request.refused(Error::Busy) }
             }
             _ => self.inner.call(request),
         }

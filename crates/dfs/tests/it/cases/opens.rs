@@ -261,6 +261,25 @@ fn what_is_open_is_known_again_after_the_keeper_of_locks_was_started_anew() {
     wait_until("all are freed", || world.object_count() == objects);
 }
 
+#[test]
+fn who_may_have_no_more_locks_frees_what_nobody_has_open_and_nothing_else() {
+    for (case, remove) in REMOVALS {
+        let (world, watched, [one, two], objects) = two();
+        put(&one, "/f", &[7; 10_000]).close().unwrap();
+        let file = one.open("/f", &OpenOptions::WRITE).unwrap();
+        put(&two, "/closed", b"data").close().unwrap();
+        watched.fill_locks(true);
+        let before = world.object_count();
+        two.unlink("/closed").unwrap();
+        assert!(world.object_count() < before, "{case}");
+        remove(&two);
+        works_on(&file, case);
+        watched.fill_locks(false);
+        drop(file);
+        wait_until(case, || world.object_count() == objects);
+    }
+}
+
 fn is_commit(ask: &Ask<'_>) -> bool {
     matches!(ask, Ask::Pool(PoolVerb::TxCommit(_)))
 }
