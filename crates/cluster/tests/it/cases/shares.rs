@@ -196,6 +196,23 @@ fn limits_are_set_with_all_engines_there_and_hold_for_those_that_start_anew() {
     assert_eq!(settled(&system, cont).bytes, 3000);
 }
 
+#[test]
+fn what_is_freed_above_a_lowered_limit_is_not_taken_again() {
+    let (system, cont) = limited(10_000, 0);
+    put(&system, 0, cont, 1, 4000).unwrap();
+    put(&system, TARGETS, cont, 1, 3000).unwrap();
+    put(&system, TARGETS, cont, 2, 3000).unwrap();
+    remove(&system, TARGETS, cont, 1);
+    limit(&system, cont, None, 5000, 0).unwrap();
+    // Only now it is free there, and the limit is still passed by what is at the other.
+    assert_eq!(settled(&system, cont).bytes, 7000);
+    assert_eq!(put(&system, TARGETS, cont, 3, 500), Err(Error::QuotaLimit));
+    remove(&system, 0, cont, 1);
+    put(&system, TARGETS, cont, 3, 2000).unwrap();
+    assert_eq!(put(&system, 0, cont, 3, 1), Err(Error::QuotaLimit));
+    assert_eq!(settled(&system, cont).bytes, 5000);
+}
+
 /// A transaction of values under fresh keys.
 fn transact(system: &System, cont: ContNo, parts: Vec<(u16, Vec<Mutation<'static>>)>) -> Result<(), Error> {
     for _ in 0..20 {
