@@ -144,7 +144,10 @@ fn mount_point(args: &Mount) -> Outcome<PathBuf> {
     let dir = resolved(&args.dir).map_err(missing)?;
     if let Some(there) = dolmen_env::mounted_at(&dir)?.filter(|there| there.kind == MOUNT_TYPE) {
         let why = format!("{} is mounted there already", there.source);
-        return Err(Failure::new(Exit::InUse, why).hint("take it away with `dolmen unmount`"));
+        return Err(Failure::new(Exit::InUse, why).hint(format!(
+            "take it away with `dolmen unmount {}`",
+            shown_outside(&args.dir)
+        )));
     }
     let found = std::fs::metadata(&dir).map_err(|error| missing(Failure::on_file(&args.dir, &error)))?;
     if !found.is_dir() {
@@ -472,7 +475,7 @@ pub(crate) fn unmount(args: &Unmount) -> Outcome<Answer> {
         return Err(failure.hint("take it away with umount")).doing(doing);
     }
     let process = if args.lazy { None } else { server_of(&there) };
-    dolmen_env::unmount(&dir, args.lazy).map_err(|error| of_unmount(&error)).doing(doing)?;
+    dolmen_env::unmount(&dir, args.lazy).map_err(|error| of_unmount(&error, &args.dir)).doing(doing)?;
     let pid = process.as_ref().map(|process| process.pid);
     let mut text = format!("{} is mounted no more", shown_outside(&args.dir));
     match process {
@@ -513,11 +516,12 @@ fn nothing_there() -> Failure {
         .hint("`findmnt -t fuse.dolmen` lists what is mounted")
 }
 
-fn of_unmount(error: &dolmen_env::Error) -> Failure {
+fn of_unmount(error: &dolmen_env::Error, dir: &Path) -> Failure {
     match error {
         dolmen_env::Error::Io { errno: Errno::BUSY, .. } => {
             let failure = Failure::new(Exit::InUse, "somebody uses it");
-            failure.hint("`fuser -vm` names them; --lazy takes it away when they are done")
+            let dir = shown_outside(dir);
+            failure.hint(format!("`fuser -vm {dir}` names them; --lazy takes it away when they are done"))
         }
         dolmen_env::Error::Io { errno: Errno::PERM | Errno::ACCESS, .. } => {
             Failure::new(Exit::Refused, "it is another user's").hint("its user takes it away, or root")

@@ -114,7 +114,8 @@ pub(crate) fn passthrough(args: &PassthroughArgs) -> Outcome<Answer> {
 /// A directory by its path without links.
 fn existing(dir: &Path) -> Outcome<PathBuf> {
     let found = dir.canonicalize().map_err(|error| Failure::on_file(dir, &error))?;
-    if found.is_dir() {
+    // Somebody else's mount has a name and tells nothing.
+    if found.metadata().map_err(|error| Failure::on_file(dir, &error))?.is_dir() {
         return Ok(found);
     }
     Err(Failure::new(Exit::Usage, format!("{} is no directory", shown_outside(dir))).hint("name a directory"))

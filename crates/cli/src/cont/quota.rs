@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 #[command(
     after_help = "Without --bytes and --files what is used is shown, and what may be. Values count from when they are \
                         written until they are freed: also what a snapshot shows. What nobody sees any more is freed before \
-                        anybody is refused. Users are charged what they write."
+                        anybody is refused. What is written to a file is charged to its owner."
 )]
 pub(crate) struct Quota {
     #[command(flatten)]
@@ -35,7 +35,8 @@ pub(crate) struct Quota {
 /// The number of a user.
 fn user(text: &str) -> Result<u32, String> {
     if let Ok(uid) = text.parse() {
-        return Ok(uid);
+        // The system's word for "nobody": no file is ever his.
+        return if uid == u32::MAX { Err("no user has this number".to_owned()) } else { Ok(uid) };
     }
     user_named(text)
         .map(|(uid, _)| uid)
@@ -43,11 +44,19 @@ fn user(text: &str) -> Result<u32, String> {
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
-    if text == "none" { Ok(0) } else { size::parse(text) }
+    if text == "none" { Ok(0) } else { some(size::parse(text)?) }
 }
 
 fn files(text: &str) -> Result<u64, String> {
-    if text == "none" { Ok(0) } else { text.parse().map_err(|_digits| "give a number, or `none`".to_owned()) }
+    if text == "none" {
+        return Ok(0);
+    }
+    some(text.parse().map_err(|_digits| "give a number, or `none`".to_owned())?)
+}
+
+/// A limit that is one: whoever says 0 means either nothing at all, or as much as one likes.
+fn some(limit: u64) -> Result<u64, String> {
+    if limit == 0 { Err("a limit is 1 at least; `none` lifts it".to_owned()) } else { Ok(limit) }
 }
 
 impl Quota {

@@ -63,6 +63,13 @@ fn users_have_lines_and_limits() {
     assert!(table.contains("4200042"), "{table}");
     let unknown = place.run(&["cont", "quota", "p", "c", "--user", "nobody-has-this-name"]);
     assert!(unknown.code() == 2 && unknown.stderr().contains("no such user"), "{unknown:?}");
+    let nobody = place.run(&["cont", "quota", "p", "c", "--user", "4294967295", "--bytes", "1M"]);
+    assert!(nobody.code() == 2 && nobody.stderr().contains("no user has this number"), "{nobody:?}");
+    for limit in ["--bytes", "--files"] {
+        // Neither a limit of nothing nor, unsaid, none.
+        let zero = place.run(&["cont", "quota", "p", "c", limit, "0"]);
+        assert!(zero.code() == 2 && zero.stderr().contains("`none` lifts it"), "{zero:?}");
+    }
     for wrong in ["12X", "-1", ""] {
         let bytes = format!("--bytes={wrong}");
         assert_eq!(place.run(&["cont", "quota", "p", "c", &bytes]).code(), 2, "{wrong:?}");

@@ -57,10 +57,10 @@ fn a_mount_in_the_background_serves_when_the_command_returns() {
     let said = mounted.place.json(&["mount", "sys/p", "c", "mnt", "--log", &log]);
     fs::write(mounted.path("f"), b"stone").unwrap();
     let line = mounted.place.fails(5, &["mount", "sys/p", "c", "mnt", "--log", &log]);
-    assert!(line.contains("is mounted there already"), "{line}");
+    assert!(line.contains("is mounted there already; take it away with `dolmen unmount mnt`"), "{line}");
     let file = fs::File::open(mounted.path("f")).unwrap();
     let line = mounted.place.fails(5, &["unmount", "mnt"]);
-    assert!(line.contains("somebody uses it"), "{line}");
+    assert!(line.contains("somebody uses it; `fuser -vm mnt` names them"), "{line}");
     drop(file);
     assert!(unmounted(&mounted.place, "mnt").contains(&said["pid"].to_string()));
     assert_eq!(fs::read_to_string(&log).unwrap(), "");
