@@ -142,13 +142,7 @@ fn mount_point(args: &Mount) -> Outcome<PathBuf> {
         _ => failure,
     };
     let dir = resolved(&args.dir).map_err(missing)?;
-    if let Some(there) = dolmen_env::mounted_at(&dir)?.filter(|there| there.kind == MOUNT_TYPE) {
-        let why = format!("{} is mounted there already", there.source);
-        return Err(Failure::new(Exit::InUse, why).hint(format!(
-            "take it away with `dolmen unmount {}`",
-            shown_outside(&args.dir)
-        )));
-    }
+    refuse_mounted(args, &dir)?;
     let found = std::fs::metadata(&dir).map_err(|error| missing(Failure::on_file(&args.dir, &error)))?;
     if !found.is_dir() {
         return Err(
@@ -161,6 +155,16 @@ fn mount_point(args: &Mount) -> Outcome<PathBuf> {
         refuse_covering(&dir)?;
     }
     Ok(dir)
+}
+
+/// Refuses a directory in which a container is shown.
+fn refuse_mounted(args: &Mount, dir: &Path) -> Outcome<()> {
+    let Some(there) = dolmen_env::mounted_at(dir)?.filter(|there| there.kind == MOUNT_TYPE) else {
+        return Ok(());
+    };
+    let failure = Failure::new(Exit::InUse, format!("{} is mounted there already", there.source));
+    let hint = format!("take it away with `dolmen unmount {}`", shown_outside(&args.dir));
+    Err(failure.hint(hint))
 }
 
 /// Directories without which the machine does not go on.
@@ -242,6 +246,11 @@ fn device(args: &Mount, dir: &Path, is_read_only: bool) -> Outcome<KernelDevice>
         read_only: is_read_only,
         allow_other: args.allow_other,
     };
+    // Whoever else mounts there at the same time has his turn before, and is seen, or after, and sees this mount. Who may not
+    // read the directory goes without.
+    let turn = std::fs::File::open(dir).ok();
+    let _taken = turn.as_ref().map(std::fs::File::lock);
+    refuse_mounted(args, dir)?;
     KernelDevice::mount(&request).map_err(|error| of_mount(&error, args))
 }
 

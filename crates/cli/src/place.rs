@@ -239,7 +239,7 @@ fn open_here(arg: &PoolArg, options: &OpenOptions, lasts: Option<Duration>) -> O
                     Err(other) if other.exit == Exit::Missing => Err(failure),
                     opened => return opened.doing(doing),
                 },
-                None => Err(failure),
+                None => Err(by_label(failure, &dir)),
             }
         }
         Ok(opened) => Ok(opened),
@@ -248,6 +248,25 @@ fn open_here(arg: &PoolArg, options: &OpenOptions, lasts: Option<Duration>) -> O
     let options = Options::like(&head()?).doing(doing)?;
     let pool = Pool::connect_with(Arc::clone(&local) as _, options).doing(doing)?;
     Ok(Session { pool, local: Some(local), remote: None, dir })
+}
+
+/// Why a pool's directory is closed to this user; if a daemon serves it, with how he gets there all the same: which of the
+/// daemon's pools it is can be seen by nobody who may not look into it.
+fn by_label(failure: Failure, dir: &Path) -> Failure {
+    let system = dir.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+    let Some(socket) =
+        system.filter(|_| failure.exit == Exit::Refused).map(|above| above.join(reach::SOCKET_NAME))
+    else {
+        return failure;
+    };
+    if dolmen_env::Socket::connect(&Address::Unix(socket.clone()), REST).is_err() {
+        return failure;
+    }
+    failure.hint(format!(
+        "a daemon serves it, and by its label, which `dmg pool list` of its administrator tells, it lets in whom lists let in: \
+         `unix:{}/LABEL`",
+        shown_outside(&socket)
+    ))
 }
 
 /// Where a pool was looked for that is not a directory.
@@ -339,6 +358,14 @@ fn of_served(failure: Failure, named: &Path) -> Failure {
         Some(system) if failure.exit == Exit::Missing => failure
             .because("the daemon there has no such pool")
             .hint(format!("see `dmg -G {system} pool list`")),
+        None if failure.exit == Exit::Missing && !named.exists() => {
+            let list = match named.parent().filter(|system| !system.as_os_str().is_empty()) {
+                Some(system) => format!("dolmen pool list {}", shown_outside(system)),
+                None => "dolmen pool list".to_owned(),
+            };
+            let why = format!("it does not exist, and the daemon there has no pool {name}");
+            failure.because(why).hint(format!("see `{list}`"))
+        }
         _ => crate::compat::refused(failure, &name, None),
     }
 }

@@ -101,6 +101,13 @@ pub(crate) fn run(command: &Command) -> Outcome<Answer> {
 }
 
 fn create(args: &Create) -> Outcome<Answer> {
+    if let Some((system, label)) = args.dir.to_str().and_then(|text| text.rsplit_once('/'))
+        && matches!(place::addresses(system), Ok(Some(_)))
+    {
+        let failure = Failure::new(Exit::Usage, "that is a daemon's address, and no directory");
+        let hint = format!("`dmg -G {system} pool create {label}` makes a pool there");
+        return Err(failure.hint(hint)).doing(|| format!("create a pool in {}", shown_outside(&args.dir)));
+    }
     let dir = place::directory(&args.dir);
     if let Some(label @ ("." | "..")) = args.label.as_deref() {
         let failure = Failure::new(Exit::Usage, "it is the name of a directory that is always there");

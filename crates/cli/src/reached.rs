@@ -34,6 +34,13 @@ pub(crate) fn remedy() -> Option<String> {
     if let Some((_, remedy)) = addresses.iter().find_map(stopped) {
         return Some(remedy);
     }
+    // Who was reached is there: another engine of the system is meant.
+    if let Some(there) = addresses.iter().find(|address| listens(address)) {
+        return Some(format!(
+            "{there} does, and `dmg -G {there} system query` tells who is missing and where; `dolmen serve DIR --system FILE --rank \
+             N` starts it"
+        ));
+    }
     let starts = addresses.iter().find_map(|address| match address {
         Address::Unix(path) if path.file_name().is_some_and(|name| name == "dolmen.sock") => path.parent(),
         _ => None,
@@ -43,6 +50,10 @@ pub(crate) fn remedy() -> Option<String> {
         None => "whoever runs it starts it, by `dolmen serve` or `systemctl start dolmen@`".to_owned(),
     };
     Some(format!("it was reached at {}: {how}", shown()?))
+}
+
+fn listens(address: &Address) -> bool {
+    matches!(address, Address::Unix(_)) && Socket::connect(address, LOOK).is_ok()
 }
 
 /// Why nobody answers at a socket of this machine whose process stands still, and what to do.

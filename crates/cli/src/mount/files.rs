@@ -2,6 +2,7 @@
 
 use super::{Cache, Mount, Shown, device, source, teller};
 use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::path::shown_outside;
 use crate::place;
 use core::time::Duration;
 use dolmen_client::Container;
@@ -23,7 +24,15 @@ pub(super) fn show(args: &Mount, dir: &Path) -> Outcome<Shown<Relay>> {
         let failure = Failure::new(Exit::Other, "the daemon is of a release that answers for no files");
         return Err(failure.hint("restart it with this release"));
     }
-    let cont = pool.container(&args.cont.cont)?;
+    let cont = pool.container(&args.cont.cont).map_err(|failure| match failure.exit {
+        Exit::Refused => failure.hint(lets_in(args)),
+        _ => failure,
+    })?;
+    let layout = cont.opened_props().get(&PropId::CO_LAYOUT_TYPE).cloned();
+    if layout.is_some_and(|layout| layout != PropValue::Number(dolmen_dfs::LAYOUT_POSIX)) {
+        return Err(Failure::from(dolmen_dfs::Error::NotFormatted))
+            .doing(|| format!("use container {} as a file system", args.cont.cont));
+    }
     let relay = relay(args, &cont)?;
     let session = Session::start(device(args, dir, args.read_only)?, relay)?;
     Ok(Shown { session, cont, pool })
@@ -42,10 +51,7 @@ fn relay(args: &Mount, cont: &Container) -> Outcome<Relay> {
     begun.map_err(|error| match error {
         dolmen_types::Error::NoPermission => {
             let why = "the container's files are for those who may reach its objects alone";
-            Failure::new(Exit::Refused, why).hint(format!(
-                "its owner lets in others with `dolmen cont set-prop POOL {} files:everyone`",
-                args.cont.cont
-            ))
+            Failure::new(Exit::Refused, why).hint(lets_in(args))
         }
         dolmen_types::Error::Busy => {
             Failure::new(Exit::InUse, "this user has as many such mounts as one may, or all have")
@@ -53,6 +59,14 @@ fn relay(args: &Mount, cont: &Container) -> Outcome<Relay> {
         }
         other => other.into(),
     })
+}
+
+/// What lets in those who may not reach a container's objects.
+fn lets_in(args: &Mount) -> String {
+    let (pool, cont) = (shown_outside(&args.cont.pool.pool), &args.cont.cont);
+    format!(
+        "its owner lets in everybody to its files with `dolmen cont set-prop {pool} {cont} files:everyone`"
+    )
 }
 
 /// Adds, to why a container cannot be mounted by who may not reach its objects, how it can be.

@@ -107,7 +107,16 @@ fn a_daemon_keeps_limits_over_its_end_and_so_do_several_engines() {
     assert_eq!(told["bytes"], json!({ "used": 270_000, "limit": 300 << 10 }));
     place.ok(&["fs", "rm", &pool, "home", "/b"]);
     assert_eq!(put("/d").code(), 0, "what is removed at one is free for all");
-    for daemon in daemons {
-        assert!(daemon.end().success());
-    }
+    let [first, second] = daemons;
+    assert!(second.end().success());
+    let ran = place.run(&["cont", "quota", &pool, "home"]);
+    let (code, told) = (ran.code(), ran.stderr());
+    assert_eq!(code, 11, "{told}");
+    let asked = format!("engine 1 does not answer; see that its daemon runs, then try again; {system} does");
+    assert!(told.contains(&asked) && told.contains(&format!("`dmg -G {system} system query`")), "{told}");
+    assert!(
+        !told.contains(&format!("`dolmen serve {}", place.path("r0").display())),
+        "that one runs: {told}"
+    );
+    assert!(first.end().success());
 }

@@ -504,6 +504,16 @@ fn who_may_not_look_into_the_directory_of_a_served_pool_goes_through_its_daemon(
     let output = plain_command(&place, &put).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(place.ok(&["fs", "cat", "p", "c", "/menhir"]), "stone");
+    // Who may not even see which pool that is has to name it.
+    let closed = |mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(place.path("p"), mode).unwrap();
+    };
+    closed(0o0);
+    let output = plain_command(&place, &put).output().unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(8) && line.contains("`unix:./dolmen.sock/LABEL`"), "{line}");
+    closed(0o700);
     daemon.end();
     let output = plain_command(&place, &put).output().unwrap();
     let line = String::from_utf8(output.stderr).unwrap();

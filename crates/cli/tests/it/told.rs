@@ -106,6 +106,8 @@ fn names_that_lead_nowhere_are_told_with_where_they_were_looked_for() {
     assert!(line.contains(&format!("see `dmg -G {system} pool list`")), "{line}");
     let line = place.fails(2, &["pool", "list", &system]);
     assert!(line.contains(&format!("`dmg -G {system} pool list` lists its pools")), "{line}");
+    let line = place.fails(2, &["pool", "create", &format!("{system}/made")]);
+    assert!(line.contains(&format!("`dmg -G {system} pool create made` makes a pool there")), "{line}");
     let daos = |code, args: &[&str]| place.fails(code, &[&["daos", "-G", &system], args].concat());
     let line = place.fails(3, &["dmg", "-G", &system, "pool", "query", "nope"]);
     assert!(line.contains("see `dmg pool list`"), "{line}");

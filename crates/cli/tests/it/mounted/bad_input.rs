@@ -1,8 +1,9 @@
 //! What cannot be mounted or unmounted, and how that is told.
 
 use super::{Mounted, can_mount, unmounted};
-use crate::common::Place;
+use crate::common::{Place, Ran};
 use std::fs;
+use std::process::Stdio;
 
 #[test]
 fn what_cannot_be_mounted_is_told_with_a_remedy() {
@@ -50,6 +51,26 @@ fn what_cannot_be_mounted_is_told_with_a_remedy() {
 }
 
 #[test]
+fn of_two_that_mount_in_a_directory_at_once_one_does_and_the_other_is_told() {
+    let Some(mut mounted) = Mounted::served("at-once", &[]) else { return };
+    mounted.unmount();
+    let log = mounted.place.path("log").display().to_string();
+    for _ in 0..3 {
+        let both = [0, 1].map(|_one| {
+            let mut command = mounted.place.command(&["mount", "sys/p", "c", "mnt", "--log", &log]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        });
+        let both = both.map(|child| Ran::of("mount", child.wait_with_output().unwrap()));
+        let mut codes = both.each_ref().map(Ran::code);
+        codes.sort_unstable();
+        assert_eq!(codes, [0, 5], "{both:?}");
+        assert!(both.iter().any(|ran| ran.stderr().contains("is mounted there already")), "{both:?}");
+        unmounted(&mounted.place, "mnt");
+    }
+    mounted.finish();
+}
+
+#[test]
 fn a_mount_in_the_background_serves_when_the_command_returns() {
     let Some(mut mounted) = Mounted::served("background", &[]) else { return };
     mounted.unmount();
@@ -64,6 +85,8 @@ fn a_mount_in_the_background_serves_when_the_command_returns() {
     drop(file);
     assert!(unmounted(&mounted.place, "mnt").contains(&said["pid"].to_string()));
     assert_eq!(fs::read_to_string(&log).unwrap(), "");
+    let line = mounted.place.fails(3, &["mount", "sys/none", "c", "mnt", "--log", &log]);
+    assert!(line.contains("the daemon there has no pool none; see `dolmen pool list sys`"), "{line}");
     assert_eq!(mounted.place.ok(&["fs", "cat", "sys/p", "c", "/f"]), "stone");
     mounted.finish();
 }

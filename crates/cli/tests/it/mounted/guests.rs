@@ -57,7 +57,12 @@ fn who_may_not_reach_objects_uses_files_as_their_modes_allow() {
     let Some(guests) = Guests::new("guests") else { return };
     let view = &guests.view;
     let line = view.fails(USER, 8, MOUNT);
-    assert!(line.contains("no permission"), "{line}");
+    let remedy = "`dolmen cont set-prop unix:theirs/dolmen.sock/q c files:everyone`";
+    assert!(line.contains("no permission") && line.contains(remedy), "{line}");
+    guests.ok(OTHER, &format!("./dolmen cont create {POOL} raw --type none"));
+    let line =
+        view.fails(OTHER, 3, "./dolmen mount unix:theirs/dolmen.sock/q raw mnt --files --log theirs/log");
+    assert!(line.contains("holds no file system"), "{line}");
     guests.fill();
     for raw in ["fs ls unix:theirs/dolmen.sock/q c /", "fs cat unix:theirs/dolmen.sock/q c /all"] {
         view.fails(USER, 8, &format!("./dolmen {raw}"));

@@ -183,6 +183,10 @@ fn what_a_user_may_not_do_is_told_with_a_remedy() {
     assert!(line.contains("see that the directory is yours to write"), "{line}");
     let line = view.fails(OTHER, 8, "./dolmen mount sys/p c mnt --log others.log");
     assert!(line.contains("sys/p"), "{line}");
+    assert_eq!(view.sh(USER, MOUNT).0, 0);
+    let line = view.fails(OTHER, 8, "./dolmen bench posix mnt -b 0 -n 1");
+    assert!(line.contains("mnt: permission denied"), "{line}");
+    assert_eq!(view.sh(USER, UNMOUNT).0, 0);
     let line = view.fails(USER, 3, &format!("PATH=/nowhere {MOUNT}"));
     assert!(line.contains("install the package fuse3"), "{line}");
     assert_eq!(view.sh(ROOT, "chmod 600 /mnt/fuse").0, 0);
