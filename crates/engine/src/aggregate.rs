@@ -919,6 +919,8 @@ impl Target {
             && is_idle
             && let Some(known) = self.conts.any(asked.cont)
             && known.state.aggregated >= self.checkpoint.newest_write
+            // One that reaches above a rollback finds what that has hidden.
+            && known.state.rollbacks.iter().all(|&(_, at)| at < known.state.aggregated)
         {
             self.checkpoint.settle(asked.cont, merge.changes);
         }

@@ -15,7 +15,7 @@ use crate::update::offset_place;
 use dolmen_codec::order::HashKey;
 use dolmen_codec::quota::{Account, ByUser, Charge};
 use dolmen_codec::version::VersionKind;
-use dolmen_types::{ContNo, Credentials, Epoch, Error, Oid, RequestId, Stamp, TxId};
+use dolmen_types::{ContNo, Credentials, Error, Oid, Recx, RequestId, Stamp, TxId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -99,7 +99,10 @@ impl Target {
                 if draft.kind == VersionKind::Single {
                     if let Some(entry) = self.store.single(&mut path, write.view, cover)? {
                         let known = (path.akey_hash, 0, entry.stamp);
-                        self.note_replaced(write, known, &entry.place, &mut seen, &mut replaced)?;
+                        if seen.insert(known) {
+                            let is_shown = self.is_shown(write.cont, &mut path, entry.stamp, None)?;
+                            self.note_replaced(&entry.place, is_shown, &mut replaced)?;
+                        }
                     }
                 } else {
                     self.replaced_extents(write, &mut path, (draft, cover), &mut seen, &mut replaced)?;
@@ -128,27 +131,55 @@ impl Target {
             // Of one that is hidden in part all is kept.
             if extent.recx.index >= range.0 && end <= range.1 {
                 let known = (path.akey_hash, extent.recx.index, extent.stamp);
-                self.note_replaced(write, known, &extent.place, seen, replaced)?;
+                if seen.insert(known) {
+                    let is_shown = self.is_shown(write.cont, path, extent.stamp, Some(extent.recx))?;
+                    self.note_replaced(&extent.place, is_shown, replaced)?;
+                }
             }
         }
         Ok(())
     }
 
-    fn note_replaced(
-        &self,
-        write: &Reserving<'_>,
-        known: (u64, u64, Stamp),
-        place: &EntryPlace,
-        seen: &mut Seen,
-        replaced: &mut ByUser,
-    ) -> Result<(), Error> {
-        if !seen.insert(known) {
-            return Ok(());
+    /// Whether a snapshot shows something of a visible version: a single value, or one of these records.
+    fn is_shown(
+        &mut self,
+        cont: ContNo,
+        path: &mut Path,
+        stamp: Stamp,
+        recx: Option<Recx>,
+    ) -> Result<bool, Error> {
+        let known = self.conts.find(cont)?;
+        let snapshots = &known.state.snapshots;
+        let later = &snapshots[snapshots.partition_point(|&snapshot| snapshot < stamp.epoch)..];
+        if later.is_empty() || known.state.rollbacks.is_empty() {
+            return Ok(!later.is_empty());
         }
+        // What a snapshot has seen above it, a rollback may have taken away since.
+        let views: Vec<View> = later.iter().map(|&snapshot| known.view(snapshot)).collect();
+        let (mut extents, mut pieces): (Vec<Extent>, Vec<_>) = (Vec::new(), Vec::new());
+        for view in &views {
+            let cover = self.store.cover(path, Depth::Akey, view)?;
+            path.up(Depth::Akey);
+            let is_shown = match recx {
+                None => self.store.single(path, view, cover)?.is_some_and(|entry| entry.stamp == stamp),
+                Some(recx) => {
+                    let range = (recx.index, recx.index.saturating_add(recx.count));
+                    self.store.extents(path, range, view, cover, &mut extents)?;
+                    resolve(&mut extents, range, &mut pieces);
+                    pieces.iter().any(|piece| extents[piece.extent].stamp == stamp)
+                }
+            };
+            if is_shown {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn note_replaced(&self, place: &EntryPlace, is_shown: bool, replaced: &mut ByUser) -> Result<(), Error> {
         let version = self.store.version(place)?;
         let mut charge = version.charge();
-        let newest = self.conts.find(write.cont)?.state.snapshots.last().copied().unwrap_or(Epoch::ZERO);
-        if known.2.epoch <= newest {
+        if is_shown {
             charge.bytes = 0;
         }
         replaced.add(self.uid_of(version.cred), charge);

@@ -114,6 +114,50 @@ fn what_is_written_over_fits_at_the_limit_but_not_what_a_snapshot_shows() {
 }
 
 #[test]
+fn what_a_rollback_hides_is_free_once_an_aggregation_reaches_above_it_if_one_below_found_nothing() {
+    let mut rig = Rig::new(Media::Block, Durability::Power);
+    let account = account(&mut rig, quota(10_000, 0));
+    let kept = rig.put(oid(1), b"kept", b"a", &[1; 1000]).unwrap();
+    rig.ask(Verb::Cont(ContVerb::AddSnapshot(kept))).unwrap();
+    let hidden = rig.put(oid(1), b"hidden", b"a", &[2; 2000]).unwrap();
+    let at = hidden.next();
+    rig.ask(Verb::Cont(ContVerb::RaiseFloor(at))).unwrap();
+    rig.ask(Verb::Cont(ContVerb::Rollback { to: kept, at })).unwrap();
+    for (upto, bytes) in [(hidden, 3000), (hidden, 3000), (Epoch::MAX, 1000)] {
+        while let Reply::Aggregated { more: true, .. } =
+            rig.ask(Verb::Cont(ContVerb::Aggregate(upto))).unwrap()
+        {}
+        assert_eq!(used(&account).bytes, bytes, "up to {upto:?}, rolled back at {at:?}");
+    }
+    rig.assert_clean();
+}
+
+#[test]
+fn what_a_rollback_shows_again_is_written_over_at_the_limit_if_no_snapshot_shows_it() {
+    let mut rig = Rig::new(Media::Block, Durability::Power);
+    let account = account(&mut rig, quota(10_000, 0));
+    let write = |rig: &mut Rig, fill| {
+        rig.put(oid(1), b"single", b"a", &[fill; 2000])?;
+        rig.write(oid(1), b"array", b"x", 0, 1, &[fill; 2000])
+    };
+    let first = write(&mut rig, 1).unwrap();
+    rig.ask(Verb::Cont(ContVerb::AddSnapshot(first))).unwrap();
+    let second = write(&mut rig, 2).unwrap();
+    rig.ask(Verb::Cont(ContVerb::AddSnapshot(second))).unwrap();
+    let at = second.next();
+    rig.ask(Verb::Cont(ContVerb::RaiseFloor(at))).unwrap();
+    rig.ask(Verb::Cont(ContVerb::Rollback { to: first, at })).unwrap();
+    rig.put(oid(1), b"rest", b"a", &[3; 2000]).unwrap();
+    assert_eq!(write(&mut rig, 4), Err(Error::QuotaLimit), "the first snapshot shows it");
+    rig.ask(Verb::Cont(ContVerb::RemoveSnapshot(first))).unwrap();
+    write(&mut rig, 5).unwrap();
+    rig.ask(Verb::Cont(ContVerb::RemoveSnapshot(second))).unwrap();
+    rig.aggregate();
+    assert_eq!(used(&account).bytes, 6000);
+    rig.assert_clean();
+}
+
+#[test]
 fn names_count_as_files_and_a_record_is_changed_at_the_limit() {
     let mut rig = Rig::new(Media::Block, Durability::Power);
     let account = account(&mut rig, quota(100, 3));
