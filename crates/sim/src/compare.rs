@@ -4,11 +4,14 @@
 //! refuse a transaction, or doubt an answer, where the model does not: it may restart too often, never too
 //! seldom. Of enumerations the set and order of items count, not the pages; of extents what they cover.
 
+mod quota;
+
 use crate::chance::Chance;
 pub use crate::ops::Space;
 use crate::ops::{Listing, SLOTS, Source, Spec, Step, When, places};
 use crate::{Model, Subject};
 use dolmen_codec::order::HashKey;
+use dolmen_codec::quota::{Account, Limits, Quota};
 use dolmen_codec::verb::{
     ContSpec, ContVerb, Fetch, FetchIod, FetchedIod, Found, List, ListWhat, Listed, ListedExtent, Mutation,
     Prepare, Query, ReadAt, Reply, Usage, Verb, Want,
@@ -16,8 +19,8 @@ use dolmen_codec::verb::{
 use dolmen_codec::{Completion, Op};
 use dolmen_env::{Clock, Rng, SimClock};
 use dolmen_types::{
-    Anchor, Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Key, Oid, QueryFlags, Recx, RequestId,
-    TargetNo, TxId, limits,
+    Anchor, Cond, ContNo, Credentials, Durability, Epoch, Error, Head, IoBuf, Key, Oid, QueryFlags, Recx,
+    RequestId, TargetNo, TxId, limits,
 };
 use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,6 +76,12 @@ pub struct Tally {
     pub doubted: u64,
     /// Changes that the store refused for want of space.
     pub refused: u64,
+    /// Changes that a limit refused.
+    pub limited: u64,
+    /// Those of them that fitted when what nobody saw was freed.
+    pub fitted: u64,
+    /// Reports of what is used that agreed.
+    pub reported: u64,
 }
 
 /// Runs `steps` random steps from `seed` on an empty subject and on a model.
@@ -80,7 +89,7 @@ pub struct Tally {
 /// # Errors
 /// The first disagreement.
 pub fn side_by_side(seed: u64, steps: usize, subject: &mut dyn Subject) -> Result<Tally, Box<Divergence>> {
-    run(seed, &random_steps(seed, steps, Space::Wide), subject)
+    run(seed, Space::Wide, &random_steps(seed, steps, Space::Wide), subject)
 }
 
 /// Runs the steps that `bytes` choose on an empty subject and on a model.
@@ -88,7 +97,7 @@ pub fn side_by_side(seed: u64, steps: usize, subject: &mut dyn Subject) -> Resul
 /// # Errors
 /// The first disagreement.
 pub fn side_by_side_of(bytes: &[u8], subject: &mut dyn Subject) -> Result<Tally, Box<Divergence>> {
-    run(0, &Source(Chance::Bytes(bytes), Space::Wide).steps(STEPS_OF_BYTES_MAX), subject)
+    run(0, Space::Wide, &Source(Chance::Bytes(bytes), Space::Wide).steps(STEPS_OF_BYTES_MAX), subject)
 }
 
 fn random_steps(seed: u64, count: usize, space: Space) -> Vec<Step> {
@@ -106,7 +115,7 @@ pub fn side_by_side_cut(
     open: &mut dyn FnMut() -> Box<dyn Subject>,
 ) -> Result<Tally, Box<Divergence>> {
     let mut steps = random_steps(seed, steps, space);
-    let mut smallest = match run(seed, &steps, &mut *open()) {
+    let mut smallest = match run(seed, space, &steps, &mut *open()) {
         Ok(tally) => return Ok(tally),
         Err(divergence) => divergence,
     };
@@ -121,7 +130,7 @@ pub fn side_by_side_cut(
         let mut fewer = steps.clone();
         fewer.drain(at..(at + size).min(steps.len()));
         cuts += 1;
-        match run(seed, &fewer, &mut *open()) {
+        match run(seed, space, &fewer, &mut *open()) {
             Err(divergence) => {
                 fewer.truncate(divergence.step + 1);
                 (steps, smallest) = (fewer, divergence);
@@ -132,8 +141,8 @@ pub fn side_by_side_cut(
     Err(smallest)
 }
 
-fn run(seed: u64, steps: &[Step], subject: &mut dyn Subject) -> Result<Tally, Box<Divergence>> {
-    let mut pair = Pair::new(subject);
+fn run(seed: u64, space: Space, steps: &[Step], subject: &mut dyn Subject) -> Result<Tally, Box<Divergence>> {
+    let mut pair = Pair::new(subject, space);
     let describe = |step: usize, answers: String| {
         let steps = steps.iter().take(step + 1).map(|step| format!("{step:?}")).collect();
         Box::new(Divergence { seed, step, steps, answers })
@@ -141,7 +150,8 @@ fn run(seed: u64, steps: &[Step], subject: &mut dyn Subject) -> Result<Tally, Bo
     pair.create().map_err(|answers| describe(0, answers))?;
     for (number, step) in steps.iter().enumerate() {
         pair.clock.advance(STEP_NS);
-        pair.step(step).map_err(|answers| describe(number, answers))?;
+        let agreed = pair.step(step).and_then(|()| pair.compare_accounts());
+        agreed.map_err(|answers| describe(number, answers))?;
         pair.look_at_open_lists();
     }
     pair.sweep().map_err(|answers| describe(steps.len(), answers))?;
@@ -175,10 +185,16 @@ struct Pair<'s> {
     sequence: u64,
     /// Above this every new epoch must be.
     newest: Epoch,
-    past: Vec<(Spec, RequestId, Epoch)>,
+    past: Vec<(Spec, Head, Epoch)>,
     snapshots: Vec<Epoch>,
     slots: [Option<Tx>; SLOTS],
     lists: [Option<OpenList>; SLOTS],
+    space: Space,
+    /// Who asks.
+    cred: Credentials,
+    /// The account that the store keeps, and the limits that are set.
+    account: Option<Arc<Account>>,
+    quota: Quota,
     is_tight: bool,
     aggregated: bool,
     tally: Tally,
@@ -187,7 +203,7 @@ struct Pair<'s> {
 type Agreed = Result<(), String>;
 
 impl<'s> Pair<'s> {
-    fn new(subject: &'s mut dyn Subject) -> Self {
+    fn new(subject: &'s mut dyn Subject, space: Space) -> Self {
         let (clock, is_tight) = (subject.clock(), subject.is_tight());
         let model = Model::new(subject.target(), Arc::new(clock.clone()));
         Self {
@@ -200,6 +216,10 @@ impl<'s> Pair<'s> {
             snapshots: Vec::new(),
             slots: [None; SLOTS],
             lists: [const { None }; SLOTS],
+            space,
+            cred: Credentials::default(),
+            account: None,
+            quota: Quota::default(),
             is_tight,
             // Where there is no room a store aggregates unasked.
             aggregated: is_tight,
@@ -209,7 +229,12 @@ impl<'s> Pair<'s> {
 
     fn create(&mut self) -> Agreed {
         let spec = ContSpec { hash_key: HashKey([9; 16]), durability: Durability::Power };
-        self.both_done(|| Verb::Cont(ContVerb::Create(spec)))
+        self.both_done(|| Verb::Cont(ContVerb::Create(spec)))?;
+        if self.space == Space::Limited {
+            self.model.limit(CONT, None, Limits::default());
+            self.keep_account()?;
+        }
+        Ok(())
     }
 
     fn step(&mut self, step: &Step) -> Agreed {
@@ -250,6 +275,14 @@ impl<'s> Pair<'s> {
                 Ok(())
             }
             Step::Check => self.check(),
+            Step::As(uid, gid, step) => {
+                self.cred = Credentials { uid: *uid, gid: *gid, project: 0 };
+                let agreed = self.step(step);
+                self.cred = Credentials::default();
+                agreed
+            }
+            Step::Limit(uid, limits) => self.limit(*uid, *limits),
+            Step::Report => self.report(),
         }
     }
 
@@ -348,8 +381,20 @@ impl<'s> Pair<'s> {
         }
         self.sequence += 1;
         let id = RequestId { client: CLIENT, sequence: self.sequence };
-        let head = Head { id, ..Head::default() };
-        match self.theirs(head, verb_of(spec))?.result {
+        let head = Head { id, cred: self.cred, ..Head::default() };
+        let mut watch = self.watch(&[spec.mutation()], None);
+        let mut answer = self.theirs(head, verb_of(spec))?.result;
+        if self.is_limit(&answer, &watch)? {
+            // As whoever has the targets does.
+            self.aggregate(None)?;
+            watch = self.watch(&[spec.mutation()], None);
+            answer = self.theirs(head, verb_of(spec))?.result;
+            self.tally.fitted += u64::from(answer.is_ok());
+            if self.is_limit(&answer, &watch)? {
+                return Ok(());
+            }
+        }
+        match answer {
             Ok(Reply::Written(epoch)) => {
                 if epoch <= self.newest {
                     return Err(format!("the store chose {epoch:?} after {:?}", self.newest));
@@ -357,8 +402,9 @@ impl<'s> Pair<'s> {
                 self.newest = epoch;
                 let op = Op { token: 1, head, cont: CONT, verb: verb_of(spec) };
                 let ours = self.model.execute_at(op, epoch).result;
-                self.past.push((spec.clone(), id, epoch));
+                self.past.push((spec.clone(), head, epoch));
                 self.tally.written += 1;
+                self.was_admitted(&watch)?;
                 if ours.is_ok() { Ok(()) } else { Err(format!("store wrote at {epoch:?}, model {ours:?}")) }
             }
             Err(error) if self.may_doubt(&error) || self.may_refuse(&error) => Ok(()),
@@ -371,11 +417,10 @@ impl<'s> Pair<'s> {
     }
 
     fn repeat(&mut self, back: usize) -> Agreed {
-        let Some((spec, id, first)) = self.past.iter().rev().nth(back).cloned() else { return Ok(()) };
-        let head = Head { id, ..Head::default() };
+        let Some((spec, head, first)) = self.past.iter().rev().nth(back).cloned() else { return Ok(()) };
         match self.theirs(head, verb_of(&spec))?.result {
             Ok(Reply::Written(epoch)) if epoch == first => Ok(()),
-            theirs => Err(format!("store repeats {id:?} of {first:?} as {theirs:?}")),
+            theirs => Err(format!("store repeats {head:?} of {first:?} as {theirs:?}")),
         }
     }
 
@@ -586,13 +631,21 @@ impl<'s> Pair<'s> {
             Verb::Prepare(Prepare { tx: tx.id, epoch: tx.epoch, leader: own, participants, mutations })
         };
         self.slots[slot] = None;
-        match self.theirs(Head::default(), verb())?.result {
+        let mutations: Vec<Mutation<'static>> = specs.iter().map(Spec::mutation).collect();
+        let watch = self.watch(&mutations, Some(tx));
+        let head = Head { cred: self.cred, ..Head::default() };
+        let answer = self.theirs(head, verb())?.result;
+        self.end_moves(tx);
+        if self.is_limit(&answer, &watch)? {
+            return Ok(());
+        }
+        match answer {
             Ok(Reply::Prepared) => {
                 self.tally.prepared += 1;
                 self.newest = self.newest.max(tx.epoch);
                 self.slots[slot] = (!alone).then_some(Tx { is_prepared: true, ..tx });
-                match self.ours(Head::default(), verb()).result {
-                    Ok(Reply::Prepared) => Ok(()),
+                match self.ours(head, verb()).result {
+                    Ok(Reply::Prepared) => self.was_admitted(&watch),
                     ours => Err(format!("store prepared at {:?}, model {ours:?}", tx.epoch)),
                 }
             }
@@ -601,7 +654,7 @@ impl<'s> Pair<'s> {
                 Ok(())
             }
             Err(error) if self.may_doubt(&error) || self.may_refuse(&error) => Ok(()),
-            theirs => match self.ours(Head::default(), verb()).result {
+            theirs => match self.ours(head, verb()).result {
                 Err(_) if theirs.is_err() => Ok(()),
                 ours => Err(format!("store {theirs:?}, model {ours:?}")),
             },
@@ -650,6 +703,9 @@ impl<'s> Pair<'s> {
         }
         self.model.restart();
         self.clock.advance(REOPEN_NS);
+        if self.account.is_some() {
+            self.keep_account()?;
+        }
         self.in_doubt()
     }
 
@@ -687,7 +743,7 @@ impl<'s> Pair<'s> {
             ReadAt::Latest | ReadAt::Tx(_) => When::Latest,
         };
         self.list(&ListWhat::Objects, 2, at)?;
-        for (oid, dkey, akey, record_bytes) in places() {
+        for (oid, dkey, akey, record_bytes) in places(self.space) {
             self.list(&ListWhat::Dkeys(oid), 2, at)?;
             self.list(&ListWhat::Akeys(oid, dkey.clone()), 2, at)?;
             self.list(&ListWhat::Extents(oid, dkey.clone(), akey.clone()), 3, at)?;

@@ -9,6 +9,7 @@
 
 mod data;
 mod list;
+mod quota;
 mod read;
 mod tx;
 mod write;
@@ -20,6 +21,7 @@ use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::Clock;
 use dolmen_types::limits::{RETAINED_RESULTS_PER_CLIENT, iods_max};
 use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, IoBuf, Key, Oid, Stamp, TargetNo, TxId};
+pub(crate) use quota::{Fits, Sums};
 use read::{Answer, Position, Question};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -352,7 +354,7 @@ impl Model {
         epoch: Epoch,
     ) -> Result<Reply, Error> {
         let origin = Origin { stamp: Stamp { epoch, minor: 0 }, undecided: None };
-        write::apply(self.find_mut(no)?, mutation, origin);
+        write::apply(self.find_mut(no)?, head.cred.uid, mutation, origin);
         self.retain(head, Some(epoch), what);
         Ok(Reply::Written(epoch))
     }
@@ -426,6 +428,9 @@ impl Model {
                 cont.oldest = cont.oldest.max(epoch.min(last.max(cont.floor)));
                 // What is no longer kept apart must not be written between.
                 cont.floor = cont.floor.max(cont.oldest);
+                if !cont.limits.is_empty() {
+                    cont.free();
+                }
                 return Ok(Reply::Aggregated { more: false, freed: 0 });
             }
         }

@@ -5,7 +5,8 @@
 
 use crate::chance::Chance;
 use crate::conformance::harness::{akeys_scope, hole, no_single, punch, records, single, typed, update};
-use dolmen_codec::verb::{FetchIod, Mutation, PunchScope, UpdateIod, Want};
+use dolmen_codec::quota::Limits;
+use dolmen_codec::verb::{FetchIod, Mutation, PunchScope, Update, UpdateIod, Want};
 use dolmen_types::{Cond, Key, KeyKind, ObjectType, Oid, QueryFlags, Recx, limits};
 
 /// Objects, one of each kind of keys; dkeys of an object; akeys of a dkey.
@@ -68,6 +69,12 @@ pub(crate) enum Step {
     Checkpoint,
     Background,
     Check,
+    /// A step for which this user and group ask.
+    As(u32, u32, Box<Self>),
+    /// Sets limits of a user, or of all together.
+    Limit(Option<u32>, Limits),
+    /// Frees what nobody sees and reports.
+    Report,
 }
 
 /// A mutation that can be made again and again.
@@ -75,6 +82,8 @@ pub(crate) enum Step {
 pub(crate) enum Spec {
     Update(Oid, Key, Cond, Vec<Item>),
     Punch(Oid, PunchScope, Cond),
+    /// One that is charged to a user.
+    For(u32, Box<Self>),
 }
 
 /// What an update does to an akey.
@@ -98,6 +107,10 @@ impl Spec {
     pub(crate) fn mutation(&self) -> Mutation<'static> {
         match self {
             Self::Punch(oid, scope, cond) => punch(*oid, scope.clone(), *cond),
+            Self::For(uid, spec) => match spec.mutation() {
+                Mutation::Update(update) => Mutation::Update(Update { charged: Some(*uid), ..update }),
+                punch @ Mutation::Punch(_) => punch,
+            },
             Self::Update(oid, dkey, cond, items) => {
                 update(*oid, dkey, *cond, items.iter().map(Item::iod).collect())
             }
@@ -106,7 +119,11 @@ impl Spec {
 
     /// Whether it writes records of a size unusual for their akey, which others may refuse or doubt.
     pub(crate) fn is_odd(&self) -> bool {
-        let Self::Update(_, _, _, items) = self else { return false };
+        let items = match self {
+            Self::Update(_, _, _, items) => items,
+            Self::For(_, spec) => return spec.is_odd(),
+            Self::Punch(..) => return false,
+        };
         items.iter().any(
             |item| matches!(item.value, Value::Records(size, ..) if size != usual_record_bytes(&item.akey)),
         )
@@ -154,12 +171,12 @@ fn usual_record_bytes(akey: &[u8]) -> u64 {
 }
 
 /// Every place that steps write to, with the size of its records.
-pub(crate) fn places() -> impl Iterator<Item = (Oid, Key, Key, u64)> {
+pub(crate) fn places(space: Space) -> impl Iterator<Item = (Oid, Key, Key, u64)> {
     let oids = OBJECTS.iter().map(|&object_type| typed(object_type, 1));
     let dkeys = oids.flat_map(|oid| (0..DKEYS).map(move |dkey| (oid, dkey)));
     let akeys = dkeys.flat_map(|(oid, dkey)| (0..AKEYS).map(move |akey| (oid, dkey, akey)));
-    akeys.map(|(oid, dkey, akey)| {
-        let (dkey, akey) = (key(kinds(oid).0, dkey), key(kinds(oid).1, akey));
+    akeys.map(move |(oid, dkey, akey)| {
+        let (dkey, akey) = (dkey_in(space, oid, dkey), akey_in(space, oid, akey));
         let record_bytes = usual_record_bytes(&akey);
         (oid, dkey, akey, record_bytes)
     })
@@ -173,6 +190,30 @@ pub enum Space {
     /// One dkey and one akey in each of two objects, extents within one another, no transactions, and every fourth step one of snapshots,
     /// rollbacks, aggregations and restarts: what one version hides of another, and who has forgotten it.
     Narrow,
+    /// Limits that are set, changed and lifted, writes of several users, names of a file system among the keys, and much that is removed
+    /// and freed.
+    Limited,
+}
+
+/// Users of [`Space::Limited`], some of whom have limits, and these.
+const USERS: [u32; 3] = [0, 7, 8];
+const LIMITS_BYTES: [u64; 6] = [0, 300, 3000, 20_000, 60_000, 150_000];
+const LIMITS_FILES: [u64; 5] = [0, 0, 1, 2, 4];
+
+/// The keys of a file system's records take the place of some others.
+fn dkey_in(space: Space, oid: Oid, number: usize) -> Key {
+    match kinds(oid).0 {
+        KeyKind::Hashed if space == Space::Limited && number == 2 => Key::from_slice(b"DLM_COMPANION"),
+        kind => key(kind, number),
+    }
+}
+
+fn akey_in(space: Space, oid: Oid, number: usize) -> Key {
+    match (kinds(oid).1, number) {
+        (KeyKind::Hashed, 1) if space == Space::Limited => Key::from_slice(b"DFS_INODE"),
+        (KeyKind::Hashed, 2) if space == Space::Limited => Key::from_slice(b"DLM_ATIME"),
+        (kind, number) => key(kind, number),
+    }
 }
 
 /// Objects of [`Space::Narrow`].
@@ -200,7 +241,9 @@ impl Source<'_> {
     pub(crate) fn steps(&mut self, count: usize) -> Vec<Step> {
         let mut steps = Vec::new();
         while steps.len() < count && !self.0.is_spent() {
-            if self.is_narrow() && self.0.one_in(4) {
+            if self.1 == Space::Limited {
+                steps.push(self.limited());
+            } else if self.is_narrow() && self.0.one_in(4) {
                 steps.push(self.turn());
                 steps.extend(OBJECTS.iter().take(NARROW_OBJECTS).map(|&object_type| look(object_type)));
             } else {
@@ -257,6 +300,80 @@ impl Source<'_> {
         }
     }
 
+    /// A step beside limits.
+    fn limited(&mut self) -> Step {
+        match self.0.below(64) {
+            0..2 => self.limit(),
+            2..5 => Step::Report,
+            5 => Step::Snapshot,
+            6 => Step::RemoveSnapshot(self.0.index(8)),
+            7 if self.0.one_in(3) => Step::RollBack(self.0.index(8)),
+            8 if self.0.one_in(2) => Step::Crash,
+            9..11 => Step::Background,
+            11..14 => Step::Commit(self.0.index(SLOTS)),
+            14 => Step::Abort(self.0.index(SLOTS)),
+            15..48 => self.asked(|source| Step::Mutate(source.paid())),
+            48..51 => {
+                let slot = self.0.index(SLOTS);
+                self.asked(|source| Step::Prepare(slot, source.paid_specs()))
+            }
+            51..55 => {
+                let slot = self.0.index(SLOTS);
+                self.asked(|source| Step::Alone(slot, source.paid_specs()))
+            }
+            _ => self.step(),
+        }
+    }
+
+    fn limit(&mut self) -> Step {
+        let uid = (!self.0.one_in(2)).then(|| self.user());
+        let (bytes, files) = (self.0.index(LIMITS_BYTES.len()), self.0.index(LIMITS_FILES.len()));
+        Step::Limit(uid, Limits { bytes: LIMITS_BYTES[bytes], files: LIMITS_FILES[files] })
+    }
+
+    fn user(&mut self) -> u32 {
+        USERS[self.0.index(USERS.len())]
+    }
+
+    fn asked(&mut self, step: impl FnOnce(&mut Self) -> Step) -> Step {
+        let (uid, gid) = (self.user(), self.small_u32(2));
+        Step::As(uid, gid, Box::new(step(self)))
+    }
+
+    fn paid_specs(&mut self) -> Vec<Spec> {
+        let count = 1 + self.0.index(3);
+        (0..count).map(|_| self.paid()).collect()
+    }
+
+    /// A mutation that may be charged to somebody: often a name's record, or one that writes over all of another.
+    fn paid(&mut self) -> Spec {
+        let spec = match self.0.below(8) {
+            0..2 => self.name_spec(),
+            2 => {
+                let (oid, dkey, _) = self.place();
+                Spec::Punch(oid, PunchScope::Dkey(dkey), Cond::NONE)
+            }
+            3..5 => {
+                let (oid, dkey, akey) = self.place();
+                let (seed, recx) = (self.0.byte(), Recx::new(0, 40 + 40 * self.0.below(2)));
+                let value = Value::Records(usual_record_bytes(&akey), recx, seed);
+                Spec::Update(oid, dkey, Cond::NONE, vec![Item { akey, cond: Cond::NONE, value }])
+            }
+            _ => self.spec(),
+        };
+        if self.0.one_in(3) { Spec::For(self.user(), Box::new(spec)) } else { spec }
+    }
+
+    /// A record of a name: small as a rule, with a long target now and then.
+    fn name_spec(&mut self) -> Spec {
+        let oid = typed(ObjectType::MultiHashed, 1);
+        let (dkey, akey) = (dkey_in(self.1, oid, self.0.index(DKEYS)), akey_in(self.1, oid, 1));
+        let record_bytes = usual_record_bytes(&akey);
+        let count = if self.0.one_in(8) { 2000 } else { 88 };
+        let value = Value::Records(record_bytes, Recx::new(0, count / record_bytes), self.0.byte());
+        Spec::Update(oid, dkey, Cond::NONE, vec![Item { akey, cond: Cond::NONE, value }])
+    }
+
     fn is_narrow(&self) -> bool {
         self.1 == Space::Narrow
     }
@@ -288,9 +405,9 @@ impl Source<'_> {
 
     fn place(&mut self) -> (Oid, Key, Key) {
         let oid = self.oid();
-        let (dkey_kind, akey_kind) = kinds(oid);
         let (dkeys, akeys) = if self.is_narrow() { (1, 1) } else { (DKEYS, AKEYS) };
-        (oid, key(dkey_kind, self.0.index(dkeys)), key(akey_kind, self.0.index(akeys)))
+        let (dkey, akey) = (self.0.index(dkeys), self.0.index(akeys));
+        (oid, dkey_in(self.1, oid, dkey), akey_in(self.1, oid, akey))
     }
 
     fn when(&mut self) -> When {
@@ -320,7 +437,7 @@ impl Source<'_> {
         }
         let mut items = vec![self.item(akey)];
         if self.0.one_in(4) {
-            let other = key(kinds(oid).1, self.0.index(AKEYS));
+            let other = akey_in(self.1, oid, self.0.index(AKEYS));
             if other != items[0].akey {
                 items.push(self.item(other));
             }

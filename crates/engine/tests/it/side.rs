@@ -5,7 +5,7 @@ use crate::rig::{Rig, amount, small_config};
 use dolmen_engine::TargetConfig;
 use dolmen_env::Media;
 use dolmen_sim::Subject;
-use dolmen_sim::compare::{Space, side_by_side_cut};
+use dolmen_sim::compare::{Space, Tally, side_by_side_cut};
 
 /// Small parts, so that checkpoints, merges, joins and new segments happen within a few hundred steps.
 fn config() -> TargetConfig {
@@ -20,7 +20,7 @@ fn config() -> TargetConfig {
 
 /// Runs that many steps of each seed; how many changes were refused for want of space.
 fn run_on(config: &TargetConfig, seeds: std::ops::Range<u64>, steps: usize, media: Media) -> u64 {
-    run_over(Space::Wide, config, seeds, steps, media)
+    run_over(Space::Wide, config, seeds, steps, media).refused
 }
 
 fn run_over(
@@ -29,16 +29,21 @@ fn run_over(
     seeds: std::ops::Range<u64>,
     steps: usize,
     media: Media,
-) -> u64 {
-    let mut refused = 0;
+) -> Tally {
+    let mut sum = Tally::default();
     for seed in seeds {
         let mut open = || -> Box<dyn Subject> { Box::new(EngineSubject(Rig::bare(media, config.clone()))) };
         match side_by_side_cut(seed, steps, space, &mut open) {
-            Ok(tally) => refused += tally.refused,
+            Ok(tally) => {
+                sum.refused += tally.refused;
+                sum.limited += tally.limited;
+                sum.fitted += tally.fitted;
+                sum.reported += tally.reported;
+            }
             Err(divergence) => panic!("seed {seed} on {media:?}: {divergence:?}"),
         }
     }
-    refused
+    sum
 }
 
 fn run(seeds: std::ops::Range<u64>, steps: usize, media: Media) {
@@ -67,11 +72,34 @@ fn the_engine_answers_as_the_model_where_rollbacks_and_aggregations_meet() {
     }
 }
 
+/// A joined extent is kept whole where only one of its parts is seen, and the model knows of none.
+fn config_of_limits() -> TargetConfig {
+    TargetConfig { join_extents_min: u32::MAX, ..config() }
+}
+
+/// Limits that are set, changed and lifted: who is charged what, who is refused, and what is free again.
+#[test]
+fn the_engine_charges_and_refuses_as_the_model() {
+    let (first, count) = (amount("SIDE_FIRST_SEED", 0) + 500, amount("SIDE_SEEDS", 12) * 4);
+    let mut sum = Tally::default();
+    for seed in first..first + count {
+        let media = if seed % 2 == 0 { Media::Mapped } else { Media::Block };
+        let tally = run_over(Space::Limited, &config_of_limits(), seed..seed + 1, 400, media);
+        sum.limited += tally.limited;
+        sum.fitted += tally.fitted;
+        sum.reported += tally.reported;
+    }
+    assert!(sum.limited > 20 * count && sum.fitted > count && sum.reported > 5 * count, "{sum:?}");
+}
+
 /// Runs that once went apart.
 #[test]
 fn the_engine_answers_as_the_model_where_it_did_not() {
     for media in [Media::Block, Media::Mapped] {
         run(2052..2053, 700, media);
+        for seed in [100_689, 200_045, 200_183] {
+            run_over(Space::Limited, &config_of_limits(), seed..seed + 1, 400, media);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Invariants: versions are never changed, only appended, except that a decision turns those of an undecided
 //! transaction into committed ones or removes them.
 
+use dolmen_codec::quota::Limits;
 use dolmen_codec::verb::ContSpec;
 use dolmen_types::{Epoch, Key, Oid, Recx, Stamp, TxId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,9 @@ pub(super) struct SingleVersion {
     pub(super) origin: Origin,
     /// `None` is a removal.
     pub(super) bytes: Option<Vec<u8>>,
+    /// To whom it is charged, and whether an aggregation has had to free it.
+    pub(super) uid: u32,
+    pub(super) freed: bool,
 }
 
 #[derive(Debug)]
@@ -28,6 +32,9 @@ pub(super) struct ExtentVersion {
     /// Bytes a record; 0 for a hole.
     pub(super) record_bytes: u64,
     pub(super) bytes: Vec<u8>,
+    /// To whom it is charged, and whether an aggregation has had to free it.
+    pub(super) uid: u32,
+    pub(super) freed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +67,8 @@ pub(super) struct Cont {
     /// When a rollback happened, and to which epoch it returned.
     pub(super) rollbacks: BTreeMap<Epoch, Epoch>,
     pub(super) objects: BTreeMap<Oid, Object>,
+    /// Of users, and of all together.
+    pub(super) limits: BTreeMap<Option<u32>, Limits>,
 }
 
 /// What a reader sees: versions before a stamp, less what rollbacks hide, and those undecided transactions
@@ -132,6 +141,7 @@ impl Cont {
             snapshots: BTreeSet::new(),
             rollbacks: BTreeMap::new(),
             objects: BTreeMap::new(),
+            limits: BTreeMap::new(),
         }
     }
 

@@ -72,7 +72,7 @@ impl Model {
         let Prepare { epoch, leader, participants, mutations, .. } = prepare;
         let alone = participants.len() == 1;
         self.prepared.insert(tx, Prepared { cont: no, epoch, leader, participants, oids });
-        let reads = match self.write_undecided(no, tx, epoch, &mutations) {
+        let reads = match self.write_undecided((no, head.cred.uid), tx, epoch, &mutations) {
             Ok(reads) => reads,
             Err(error) => {
                 self.decide(tx, false);
@@ -120,7 +120,7 @@ impl Model {
     /// Adds a transaction's versions, one mutation seeing those before it. Returns what it had to know.
     fn write_undecided(
         &mut self,
-        no: ContNo,
+        (no, asks): (ContNo, u32),
         tx: TxId,
         epoch: Epoch,
         mutations: &[Mutation<'_>],
@@ -133,7 +133,7 @@ impl Model {
                 self.settled(no, epoch, from, &question, &[tx])??;
                 reads.push(Remembered { cont: no, epoch, from, question, reader: Some(tx) });
             }
-            write::apply(self.find_mut(no)?, mutation, Origin { stamp, undecided: Some(tx) });
+            write::apply(self.find_mut(no)?, asks, mutation, Origin { stamp, undecided: Some(tx) });
         }
         self.check_reads(no, tx, epoch)?;
         Ok(reads)

@@ -168,12 +168,13 @@ fn check_punch(punch: &Punch) -> Result<(), Error> {
     }
 }
 
-/// Adds the versions of a mutation.
-pub(super) fn apply(cont: &mut Cont, mutation: &Mutation<'_>, origin: Origin) {
+/// Adds the versions of a mutation for which `asks` asks.
+pub(super) fn apply(cont: &mut Cont, asks: u32, mutation: &Mutation<'_>, origin: Origin) {
     match mutation {
         Mutation::Update(update) => {
+            let uid = update.charged.unwrap_or(asks);
             for iod in &update.iods {
-                apply_value(cont, (update.oid, &update.dkey, &iod.akey), &iod.value, origin);
+                apply_value(cont, (update.oid, &update.dkey, &iod.akey), &iod.value, (origin, uid));
             }
         }
         Mutation::Punch(punch) => match &punch.scope {
@@ -188,16 +189,29 @@ pub(super) fn apply(cont: &mut Cont, mutation: &Mutation<'_>, origin: Origin) {
     }
 }
 
-fn apply_value(cont: &mut Cont, (oid, dkey, akey): (Oid, &Key, &Key), value: &NewValue<'_>, origin: Origin) {
+fn apply_value(
+    cont: &mut Cont,
+    (oid, dkey, akey): (Oid, &Key, &Key),
+    value: &NewValue<'_>,
+    (origin, uid): (Origin, u32),
+) {
     let slot = cont.slot(oid, dkey, akey);
+    let freed = false;
     match value {
         NewValue::Single(data) => {
-            slot.singles.push(SingleVersion { origin, bytes: Some(data.bytes().to_vec()) });
+            slot.singles.push(SingleVersion { origin, bytes: Some(data.bytes().to_vec()), uid, freed });
         }
-        NewValue::NoSingle => slot.singles.push(SingleVersion { origin, bytes: None }),
+        NewValue::NoSingle => slot.singles.push(SingleVersion { origin, bytes: None, uid, freed }),
         NewValue::Hole { extents } => {
             for &recx in extents {
-                slot.extents.push(ExtentVersion { origin, recx, record_bytes: 0, bytes: Vec::new() });
+                slot.extents.push(ExtentVersion {
+                    origin,
+                    recx,
+                    record_bytes: 0,
+                    bytes: Vec::new(),
+                    uid,
+                    freed,
+                });
             }
         }
         NewValue::Array { record_bytes, extents, data } => {
@@ -207,7 +221,7 @@ fn apply_value(cont: &mut Cont, (oid, dkey, akey): (Oid, &Key, &Key), value: &Ne
                 let (bytes, behind) = rest.split_at(len);
                 rest = behind;
                 let (record_bytes, bytes) = (*record_bytes, bytes.to_vec());
-                slot.extents.push(ExtentVersion { origin, recx, record_bytes, bytes });
+                slot.extents.push(ExtentVersion { origin, recx, record_bytes, bytes, uid, freed });
             }
         }
     }
