@@ -9,7 +9,7 @@ use clap::Args;
 use core::time::Duration;
 use dolmen_client::{Container, Options, Pool, Snapshot};
 use dolmen_codec::pool::ContName;
-use dolmen_codec::wire::{PoolAccess, PoolName};
+use dolmen_codec::wire::{PoolAccess, PoolName, SystemReply, SystemVerb};
 use dolmen_dfs::{Dfs, MountOptions};
 use dolmen_env::{Address, Clock, RealClock};
 use dolmen_local::{LocalPool, OpenOptions, PoolEntry, Upkeep};
@@ -136,6 +136,14 @@ pub(crate) fn served_at(dir: &Path) -> Option<(Address, Uuid)> {
     let address = Address::Unix(reach::socket_in(&system).ok()?);
     dolmen_env::Socket::connect(&address, REST).ok()?;
     Some((address, entry.uuid))
+}
+
+/// Whether the daemon that serves a pool's directory is one engine of several.
+pub(crate) fn is_of_several(dir: &Path) -> bool {
+    let Some((address, _)) = served_at(dir) else { return false };
+    let Ok(link) = reach::link(&address, &link_options(None)) else { return false };
+    let asked = head().map(|head| link.ask_system(&head, &SystemVerb::Query));
+    matches!(asked, Ok(Ok(SystemReply::System(info))) if info.ranks.len() > 1)
 }
 
 /// Refuses a pool of a daemon with another beside it that has its UUID: asked for one, the daemon could mean the other.

@@ -139,7 +139,7 @@ fn create(args: &Create) -> Outcome<Answer> {
     Ok(Answer::new(text, describe(&dir, bulk.as_deref(), &info)))
 }
 
-/// Says of a pool beside parts of pools on several engines that it is none of their system.
+/// Says of a pool in the directory of an engine of several that it is none of their system.
 fn warn_of_engines(dir: &Path) {
     let Some(system) = dir.parent() else { return };
     let system = if system.as_os_str().is_empty() { Path::new(".") } else { system };
@@ -150,6 +150,11 @@ fn warn_of_engines(dir: &Path) {
         dolmen_env::say(&format!(
             "dolmen: {system} is an engine's of several, which have {part} together: this pool is none of theirs, and `dmg pool \
              create` makes one that is"
+        ));
+    } else if place::is_of_several(dir) {
+        dolmen_env::say(&format!(
+            "dolmen: {} is an engine's of several: this pool is on its targets alone, and `dmg pool create` makes one that is on all",
+            shown_outside(system)
         ));
     }
 }

@@ -246,6 +246,12 @@ fn a_part_of_a_pool_is_removed_only_if_that_is_said() {
     list(&place, 2);
     let engines = [serve(&place, 0), serve(&place, 1)];
     let system = format!("unix:{}", place.path("r0/dolmen.sock").display());
+    // Also where no pool tells yet whose directory it is.
+    let first = place.run(&["pool", "create", "r0/first", "--capacity", "1G", "--volatile"]);
+    assert!(
+        first.code() == 0 && first.stderr().contains("`dmg pool create` makes one that is on all"),
+        "{first:?}"
+    );
     place.json(&["dmg", "-G", &system, "pool", "create", "tank", "--size", "4GB"]);
     assert!(engines.into_iter().map(Daemon::end).all(|status| status.success()));
     a_pool_beside_it_is_told_to_be_none_of_its_system(&place);
