@@ -52,7 +52,11 @@ impl Deref for File {
 impl File {
     pub(crate) fn new(in_use: InUse, options: &OpenOptions, cred: Option<Arc<Cred>>) -> Result<Self> {
         let node = Arc::clone(in_use.node());
-        let object = node.mount.object(node.oid)?.charged_to(node.owner());
+        let object = node.mount.object(node.oid)?;
+        let object = match node.owner() {
+            Some(owner) => object.charged_to(owner),
+            None => object,
+        };
         Ok(Self {
             obj: Obj { node, cred },
             _in_use: in_use,
@@ -63,14 +67,15 @@ impl File {
         })
     }
 
-    /// The object for what is written: charged to the file's owner, as he was last seen.
+    /// The object for what is written: charged to the file's owner, as he was last seen, or to who writes if he never was.
     #[inline]
     pub(crate) fn charged(&self) -> Cow<'_, Object> {
-        let owner = self.node.owner();
-        if self.object.charged() == Some(owner) {
-            return Cow::Borrowed(&self.object);
+        match self.node.owner() {
+            Some(owner) if self.object.charged() != Some(owner) => {
+                Cow::Owned(self.object.clone().charged_to(owner))
+            }
+            Some(_) | None => Cow::Borrowed(&self.object),
         }
-        Cow::Owned(self.object.clone().charged_to(owner))
     }
 
     fn mount(&self) -> &Arc<Mount> {
@@ -322,7 +327,10 @@ impl File {
 
     fn array(&self) -> Result<Array> {
         let array = Array::open_with(&self.mount().container, self.node.oid, 1, self.node.chunk_bytes)?;
-        Ok(array.charged_to(self.node.owner()))
+        Ok(match self.node.owner() {
+            Some(owner) => array.charged_to(owner),
+            None => array,
+        })
     }
 
     /// Makes a hole; the size stays. A hole at the end keeps its last byte, as zero.

@@ -9,7 +9,7 @@ use crate::layout::NAME_BYTES_MAX;
 use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::superblock::{Superblock, is_chunk};
 use crate::mount::{Dfs, FILE_CLASS, Mount};
-use crate::node::{Home, InUse, Node, Slot};
+use crate::node::{Home, InUse, NO_OWNER, Node, Slot};
 use crate::path::check_name;
 use crate::resolve::Follow;
 use dolmen_client::At;
@@ -315,7 +315,7 @@ impl Dfs {
             ctime: Time::default(),
             chunk_bytes: known.chunk_bytes,
             class: known.oid.class(),
-            uid: 0,
+            uid: NO_OWNER,
             gid: 0,
             link_bytes: 0,
             linked: false,

@@ -44,6 +44,9 @@ pub(crate) struct Home {
     pub(crate) parent: Option<Arc<Node>>,
 }
 
+/// The owner of a file whose record was not seen: nobody can be made that.
+pub(crate) const NO_OWNER: u32 = u32::MAX;
+
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) mount: Arc<Mount>,
@@ -269,10 +272,11 @@ impl Node {
         }
     }
 
-    /// Its owner, as last seen.
+    /// Its owner, as last seen; `None` if no record of it was.
     #[inline]
-    pub(crate) fn owner(&self) -> u32 {
-        self.uid.load(Ordering::Relaxed)
+    pub(crate) fn owner(&self) -> Option<u32> {
+        let uid = self.uid.load(Ordering::Relaxed);
+        (uid != NO_OWNER).then_some(uid)
     }
 
     /// Takes over the owner whom a record tells, unless a later one was seen.
@@ -410,7 +414,7 @@ impl Node {
     /// Owner, group and permission bits.
     pub(crate) fn rights(&self) -> (u32, u32, u32) {
         let load = |of: &AtomicU32| of.load(Ordering::Relaxed);
-        (load(&self.uid), load(&self.gid), load(&self.mode))
+        (self.owner().unwrap_or(0), load(&self.gid), load(&self.mode))
     }
 
     /// Access control lists as last seen, and the generation that who looks anew keeps what he finds in.

@@ -1,11 +1,15 @@
 //! A file system with limits: who does not fit is told EDQUOT, and all but growth works.
 
-use super::common::{World, cat, put, small_chunks};
+use super::common::{START_NS, World, cat, container_in, put, small_chunks};
 use dolmen_client::quota::{Charge, Limits};
+use dolmen_client::{ContName, Pool};
 use dolmen_dfs::{
-    Cred, Dfs, Error, Follow, OpenOptions, RenameMode, SetTime, Time, XattrCond, errno, layout,
+    Cred, Dfs, Error, Follow, FormatOptions, MountOptions, OpenOptions, RenameMode, SetTime, Time, XattrCond,
+    errno, layout,
 };
-use dolmen_types::Epoch;
+use dolmen_env::{Clock, SimClock};
+use dolmen_types::{Credentials, Epoch, Label};
+use std::sync::Arc;
 
 /// A mount of each kind, on containers with such limits.
 fn each_mount(bytes: u64, files: u64, test: impl Fn(&World, &Dfs)) {
@@ -161,6 +165,34 @@ fn by_user(world: &World) -> Vec<(u32, u64, u64)> {
     let users = world.container.quota().unwrap().users;
     let all = users.iter().map(|user| (user.uid, user.used.bytes, user.used.files));
     all.filter(|user| (user.1, user.2) != (0, 0)).collect()
+}
+
+#[test]
+fn who_writes_a_file_whose_owner_is_not_known_is_charged() {
+    let clock = SimClock::new(START_NS);
+    let any: Arc<dyn Clock> = Arc::new(clock.clone());
+    let pool = super::pool(1, &any);
+    let world = World { clock, container: container_in(Arc::clone(&pool), &any) };
+    Dfs::format(&world.container, &FormatOptions { clock: any, ..small_chunks() }).unwrap();
+    let fs = world.mount_shared();
+    let file = put(&fs, "/a", &[1; 5000]);
+    fs.chown("/a", Some(7), None, Follow::No).unwrap();
+    let known = file.known();
+    let writer = Pool::connect(pool, Credentials { uid: 9, gid: 9, project: 0 }).unwrap();
+    let files = writer.open_container(&ContName::Label(Label::new("files").unwrap())).unwrap();
+    let options = MountOptions { shared: true, tells_opens: true, ..world.options() };
+    let other = Dfs::mount(&files, &options).unwrap();
+    let there = other.reopen(&known, &OpenOptions::WRITE).unwrap();
+    there.write_at(5000, &[2; 100]).unwrap();
+    there.close().unwrap();
+    fs.rename("/a", &fs, "/b", RenameMode::Replace).unwrap();
+    // One that does not look whether others have moved it meanwhile.
+    let elsewhere = Dfs::mount(&files, &world.options()).unwrap();
+    let moved = elsewhere.reopen(&known, &OpenOptions::WRITE).unwrap();
+    moved.write_at(6000, &[3; 3000]).unwrap();
+    assert_eq!(cat(&fs, "/b").len(), 9000);
+    let all: Vec<(u32, u64)> = by_user(&world).into_iter().map(|user| (user.0, user.1)).collect();
+    assert_eq!(all, [(0, 5000), (7, 100), (9, 3000)]);
 }
 
 #[test]
