@@ -1,7 +1,9 @@
 //! What was taken and what was handed on, told at the end of a process that is asked to (`DOLMEN_PRELOAD_REPORT=1`).
 
+use crate::system::Kept;
 use crate::{files, settle, state, system};
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 
 /// A kind of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +27,16 @@ static TAKEN: [AtomicU64; 10] = [const { AtomicU64::new(0) }; 10];
 static PASSED: [AtomicU64; 10] = [const { AtomicU64::new(0) }; 10];
 static SETTLED: AtomicU64 = AtomicU64::new(0);
 static KNOWN: AtomicU64 = AtomicU64::new(0);
+
+/// Where it is told.
+static TOLD: OnceLock<Option<Kept>> = OnceLock::new();
+
+/// Keeps where is told what was done, if that is asked for.
+pub(crate) fn begin() {
+    if state::settings().reports {
+        TOLD.get_or_init(system::kept_error);
+    }
+}
 
 /// A call that was answered here.
 pub(crate) fn taken(kind: Kind) {
@@ -88,5 +100,5 @@ fn tell() {
         SETTLED.load(Ordering::Relaxed),
         KNOWN.load(Ordering::Relaxed)
     );
-    system::tell(&line);
+    system::tell(&line, TOLD.get().copied().flatten());
 }

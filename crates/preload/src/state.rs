@@ -42,6 +42,7 @@ pub(crate) fn state() -> &'static State {
         unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
         // SAFETY: as above.
         unsafe { libc::atexit(report::at_end) };
+        report::begin();
     });
     let known = STATE.load(Ordering::Acquire);
     // SAFETY: it is null, or was leaked, and nobody changes it.

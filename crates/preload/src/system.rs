@@ -194,8 +194,32 @@ pub(crate) fn umask() -> u32 {
     told.and_then(|told| u32::from_str_radix(told.trim(), 8).ok()).unwrap_or(USUAL)
 }
 
-/// Writes a line to the program's standard error.
-pub(crate) fn tell(line: &str) {
+/// A file under a number, and which one it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kept {
+    fd: c_int,
+    dev: (u32, u32),
+    ino: u64,
+}
+
+impl Kept {
+    fn of(fd: c_int) -> Option<Self> {
+        let found = statx(fd, c"", libc::AT_EMPTY_PATH, libc::STATX_INO).ok()?;
+        Some(Self { fd, dev: (found.stx_dev_major, found.stx_dev_minor), ino: found.stx_ino })
+    }
+}
+
+/// The program's standard error under a number that programs do not count on: many close their own before they end.
+pub(crate) fn kept_error() -> Option<Kept> {
+    const HIGH: c_int = 100;
+    // SAFETY: it takes any number.
+    let made = checked(unsafe { libc::syscall(libc::SYS_fcntl, 2, libc::F_DUPFD_CLOEXEC, HIGH) });
+    Kept::of(c_int::try_from(made.ok()?).ok()?)
+}
+
+/// Writes a line to the program's standard error, as it was when it was `kept` unless something else has its number by now.
+pub(crate) fn tell(line: &str, kept: Option<Kept>) {
+    let fd = kept.filter(|kept| Kept::of(kept.fd) == Some(*kept)).map_or(2, |kept| kept.fd);
     // SAFETY: the bytes are ours.
-    unsafe { libc::syscall(libc::SYS_write, 2, line.as_ptr(), line.len()) };
+    unsafe { libc::syscall(libc::SYS_write, fd, line.as_ptr(), line.len()) };
 }

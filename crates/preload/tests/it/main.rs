@@ -120,6 +120,20 @@ fi
 }
 
 #[test]
+fn programs_that_close_their_standard_error_tell_what_was_taken() {
+    let Some(mounted) = Mounted::new("told") else { return };
+    std::fs::write(mounted.beside("stone"), b"stone").unwrap();
+    // As cp does, all of coreutils, and tar.
+    let mut command = mounted.command(Path::new("cp"), true);
+    let output = mounted.limited(command.arg(mounted.beside("stone")).arg(mounted.path("menhir")));
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    let told: Vec<&str> = err.lines().filter(|line| line.starts_with("dolmen_preload:")).collect();
+    assert!(told.len() == 1 && taken(told[0], "open") > 0, "{err}");
+    mounted.finish();
+}
+
+#[test]
 fn the_load_generator_of_mounts_goes_past_the_kernel() {
     const FILES: u64 = 200;
     let Some(mounted) = Mounted::new("load") else { return };
