@@ -15,6 +15,7 @@ mod tx;
 mod write;
 
 use data::{Cont, Origin};
+use dolmen_codec::quota::{Account, Charge};
 use dolmen_codec::verb::{Audit, ContVerb, Fetch, Mutation, ReadAt, Reply, SpaceReport, Usage, Verb};
 use dolmen_codec::verb::{List, ListWhat};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
@@ -52,6 +53,7 @@ type Retained = (Option<Epoch>, u32);
 /// The reference model of one target.
 ///
 /// Keeps all versions for ever: aggregation only raises the epoch from which on all states can be read.
+/// In accounts what nobody sees any more counts until an aggregation.
 /// Completes at once; completions wait for the next poll. [`Model::restart`] stands for closing and opening.
 #[derive(Debug)]
 pub struct Model {
@@ -76,6 +78,8 @@ pub struct Model {
     /// Requests before this one are not sent again, by client.
     oldest: BTreeMap<(u32, u128), u64>,
     completions: Vec<Completion>,
+    /// Accounts that it keeps with others.
+    accounts: BTreeMap<ContNo, Arc<Account>>,
 }
 
 impl Model {
@@ -97,6 +101,7 @@ impl Model {
             results: BTreeMap::new(),
             oldest: BTreeMap::new(),
             completions: Vec::new(),
+            accounts: BTreeMap::new(),
         }
     }
 
@@ -122,6 +127,7 @@ impl Model {
     /// Closes and opens it: what it keeps only in memory is gone, and it no longer knows what was read.
     pub fn restart(&mut self) {
         self.completions.clear();
+        self.accounts.clear();
         self.reads.clear();
         // Nothing was read above the newest epoch, so nothing above it needs protection.
         self.read_floor = self.last;
@@ -337,11 +343,13 @@ impl Model {
             // The epoch is not chosen yet, and a failed mutation takes none: look from just above the last.
             let at = self.last;
             self.settled(no, Epoch::MAX, Position::At(at), &question, &[])??;
+            self.reserve(no, head.cred.uid, core::slice::from_ref(&mutation), None)?;
             let epoch = self.tick(no);
             let from = Position::Before(Stamp { epoch, minor: 0 });
             self.remember(Remembered { cont: no, epoch, from, question, reader: None });
             return self.write((head, what), no, &mutation, epoch);
         }
+        self.reserve(no, head.cred.uid, core::slice::from_ref(&mutation), None)?;
         let epoch = self.tick(no);
         self.write((head, what), no, &mutation, epoch)
     }
@@ -390,12 +398,16 @@ impl Model {
     }
 
     fn cont_verb(&mut self, no: ContNo, verb: ContVerb) -> Result<Reply, Error> {
+        if let Some(account) = self.accounts.get(&no).filter(|_| !matches!(verb, ContVerb::Aggregate(_))) {
+            account.note_change();
+        }
         match verb {
             ContVerb::Create(spec) => {
                 self.conts.entry(no).or_insert_with(|| Cont::new(spec));
             }
             ContVerb::Destroy => {
                 self.conts.remove(&no);
+                self.accounts.remove(&no);
                 self.prepared.retain(|_, prepared| prepared.cont != no);
                 self.reads.retain(|read| read.cont != no);
             }
@@ -428,9 +440,7 @@ impl Model {
                 cont.oldest = cont.oldest.max(epoch.min(last.max(cont.floor)));
                 // What is no longer kept apart must not be written between.
                 cont.floor = cont.floor.max(cont.oldest);
-                if !cont.limits.is_empty() {
-                    cont.free();
-                }
+                self.free(no);
                 return Ok(Reply::Aggregated { more: false, freed: 0 });
             }
         }
@@ -467,5 +477,13 @@ impl TargetStore for Model {
 
     fn step(&mut self) -> Progress {
         Progress::Idle
+    }
+
+    fn keep_account(&mut self, cont: ContNo, account: &Arc<Account>) -> Result<(), Error> {
+        self.begin_account(cont, account)
+    }
+
+    fn charges(&mut self, cont: ContNo) -> Result<Vec<(u32, Charge)>, Error> {
+        Ok(self.find(cont)?.unfreed().into_iter().collect())
     }
 }

@@ -22,6 +22,7 @@ mod on_model {
     mod common;
     mod dispatch;
     mod parts;
+    mod quota;
     mod service;
     mod service_crash;
     mod service_repeats;

@@ -59,6 +59,7 @@ mod on_model {
     mod objs;
     mod opens;
     mod orphans;
+    mod quota;
     mod random;
     mod renames;
     mod shared;

@@ -5,10 +5,11 @@
 
 use super::data::{Akey, Cont, Values, View};
 use super::{Model, write};
-use dolmen_codec::quota::{Charge, Limits};
+use dolmen_codec::quota::{Account, ByUser, Charge, Limits};
 use dolmen_codec::verb::{Mutation, NewValue, PunchScope, Update};
-use dolmen_types::{ContNo, Epoch, Key, KeyKind, Oid, Recx, Stamp};
+use dolmen_types::{ContNo, Epoch, Error, Key, KeyKind, Oid, Recx, Stamp, TxId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What users have.
 pub(crate) type Sums = BTreeMap<u32, Charge>;
@@ -136,6 +137,15 @@ impl Cont {
         self.sums(|slot| self.needed_of(&views, slot))
     }
 
+    /// What a transaction has written that is undecided.
+    fn undecided(&self, tx: TxId) -> Sums {
+        let is_of = |akey: &Akey, (single, n): Place| {
+            let origin = if single { akey.singles[n].origin } else { akey.extents[n].origin };
+            origin.undecided == Some(tx)
+        };
+        self.sums(|(.., akey)| akey.places().filter(|&place| is_of(akey, place)).collect())
+    }
+
     /// What no aggregation has had to free.
     pub(super) fn unfreed(&self) -> Sums {
         self.sums(|(.., akey)| akey.places().filter(|&place| !akey.is_freed(place)).collect())
@@ -147,13 +157,17 @@ impl Cont {
         self.sums(|slot| self.seen_by(&views, slot))
     }
 
-    /// Frees all that is not needed.
-    pub(super) fn free(&mut self) {
+    /// Frees all that is not needed, and says what that is.
+    pub(super) fn free(&mut self) -> Sums {
         let views = self.kept_views();
-        let mut gone = Vec::new();
+        let (mut gone, mut freed) = (Vec::new(), Sums::new());
         for slot in self.slots() {
             let needed = self.needed_of(&views, slot);
-            let places: Vec<Place> = slot.3.places().filter(|place| !needed.contains(place)).collect();
+            let is_new = |place: &Place| !needed.contains(place) && !slot.3.is_freed(*place);
+            let places: Vec<Place> = slot.3.places().filter(is_new).collect();
+            for &place in &places {
+                add(&mut freed, slot.3.uid(place), slot.3.charge(slot.1, slot.2, place));
+            }
             gone.push((slot.0, slot.1.clone(), slot.2.clone(), places));
         }
         for (oid, dkey, akey, places) in gone {
@@ -163,6 +177,7 @@ impl Cont {
                 *freed = true;
             }
         }
+        freed
     }
 
     /// What a write of one value hides wholly of what `view` sees: of bytes, what no snapshot shows. `recx` is none for a single value.
@@ -187,6 +202,31 @@ impl Cont {
             (place, (slot.uid(place), Charge { bytes, ..charge }))
         };
         seen.into_iter().filter(is_hidden).map(of).collect()
+    }
+
+    /// What mutations add, and what of what is there they replace.
+    fn adds(&self, asks: u32, mutations: &[Mutation<'_>], at: Option<Epoch>) -> (Sums, Sums) {
+        let view = match at {
+            Some(epoch) => self.view_before(Stamp { epoch, minor: 0 }, &[]),
+            None => self.view(PRESENT, &[]),
+        };
+        let (mut adds, mut gone) = (Sums::new(), BTreeMap::new());
+        for mutation in mutations {
+            let Mutation::Update(update) = mutation else { continue };
+            for (akey, recx, bytes) in parts(update) {
+                let charge = counts(&update.dkey, akey, recx.map_or(0, |recx| recx.index), bytes);
+                if charge.is_none() {
+                    continue;
+                }
+                add(&mut adds, update.charged.unwrap_or(asks), charge);
+                let place = (write::oid(mutation), &update.dkey, akey);
+                let hidden = self.replaced(&view, place, recx);
+                gone.extend(hidden.into_iter().map(|(version, of)| ((place, version), of)));
+            }
+        }
+        let mut replaced = Sums::new();
+        gone.into_values().for_each(|(uid, charge)| add(&mut replaced, uid, charge));
+        (adds, replaced)
     }
 }
 
@@ -258,29 +298,56 @@ impl Model {
         above
     }
 
+    /// Keeps an account that others keep, too.
+    pub(super) fn begin_account(&mut self, no: ContNo, account: &Arc<Account>) -> Result<(), Error> {
+        let unfreed = self.find(no)?.unfreed();
+        if !self.accounts.get(&no).is_some_and(|known| Arc::ptr_eq(known, account)) {
+            unfreed.into_iter().for_each(|(uid, charge)| account.count(uid, charge));
+            self.accounts.insert(no, Arc::clone(account));
+        }
+        Ok(())
+    }
+
+    /// Reserves what mutations add in the account of their container, if it has one.
+    pub(super) fn reserve(
+        &self,
+        no: ContNo,
+        asks: u32,
+        mutations: &[Mutation<'_>],
+        tx: Option<(TxId, Epoch)>,
+    ) -> Result<(), Error> {
+        let Some(account) = self.accounts.get(&no) else { return Ok(()) };
+        let (adds, replaced) = self.find(no)?.adds(asks, mutations, tx.map(|tx| tx.1));
+        let by_user = |sums: Sums| {
+            let mut of = ByUser::default();
+            sums.into_iter().for_each(|(uid, charge)| of.add(uid, charge));
+            of
+        };
+        account.reserve(tx.map(|tx| tx.0), &by_user(adds), &by_user(replaced))?;
+        account.note_change();
+        Ok(())
+    }
+
+    /// Gives back what a transaction has reserved that is about to be aborted.
+    pub(super) fn release(&self, no: ContNo, tx: TxId) {
+        if let (Some(account), Some(cont)) = (self.accounts.get(&no), self.conts.get(&no)) {
+            cont.undecided(tx).into_iter().for_each(|(uid, charge)| account.release(uid, charge));
+            account.note_change();
+        }
+    }
+
+    /// Gives back what an aggregation frees.
+    pub(super) fn free(&mut self, no: ContNo) {
+        let freed = self.conts.get_mut(&no).map(Cont::free);
+        if let (Some(account), Some(freed)) = (self.accounts.get(&no), freed) {
+            freed.into_iter().for_each(|(uid, charge)| account.release(uid, charge));
+        }
+    }
+
     /// Whether mutations for which `asks` asks, at the epoch of their transaction if they are of one, are within the limits.
     pub(crate) fn fits(&self, no: ContNo, asks: u32, mutations: &[Mutation<'_>], at: Option<Epoch>) -> Fits {
         let Some(cont) = self.conts.get(&no) else { return Fits { at_most: true, at_least: true } };
-        let view = match at {
-            Some(epoch) => cont.view_before(Stamp { epoch, minor: 0 }, &[]),
-            None => cont.view(PRESENT, &[]),
-        };
-        let (mut adds, mut gone) = (Sums::new(), BTreeMap::new());
-        for mutation in mutations {
-            let Mutation::Update(update) = mutation else { continue };
-            for (akey, recx, bytes) in parts(update) {
-                let charge = counts(&update.dkey, akey, recx.map_or(0, |recx| recx.index), bytes);
-                if charge.is_none() {
-                    continue;
-                }
-                add(&mut adds, update.charged.unwrap_or(asks), charge);
-                let place = (write::oid(mutation), &update.dkey, akey);
-                let hidden = cont.replaced(&view, place, recx);
-                gone.extend(hidden.into_iter().map(|(version, of)| ((place, version), of)));
-            }
-        }
-        let mut replaced = Sums::new();
-        gone.into_values().for_each(|(uid, charge)| add(&mut replaced, uid, charge));
+        let (adds, replaced) = cont.adds(asks, mutations, at);
         let moved = if at.is_some() { moved(mutations) } else { 0 };
         let within = |used: &Sums| {
             let is_within = |limits: Limits, used: Charge, adds: Charge, gone: Charge| {

@@ -72,7 +72,11 @@ impl Model {
         let Prepare { epoch, leader, participants, mutations, .. } = prepare;
         let alone = participants.len() == 1;
         self.prepared.insert(tx, Prepared { cont: no, epoch, leader, participants, oids });
-        let reads = match self.write_undecided((no, head.cred.uid), tx, epoch, &mutations) {
+        let asks = head.cred.uid;
+        let written = self.write_undecided((no, asks), tx, epoch, &mutations);
+        let reserved =
+            written.and_then(|reads| self.reserve(no, asks, &mutations, Some((tx, epoch))).map(|()| reads));
+        let reads = match reserved {
             Ok(reads) => reads,
             Err(error) => {
                 self.decide(tx, false);
@@ -167,6 +171,9 @@ impl Model {
             if prepared.leader == self.target() {
                 self.unconcluded.insert(tx, item((&tx, prepared)));
             }
+            if let Some(account) = self.accounts.get(&prepared.cont) {
+                account.note_change();
+            }
             self.decide(tx, true);
             self.decided.insert(tx);
         }
@@ -176,6 +183,9 @@ impl Model {
     pub(super) fn abort(&mut self, tx: TxId) -> Result<Reply, Error> {
         if self.decided.contains(&tx) {
             return Err(Error::Exists);
+        }
+        if let Some(prepared) = self.prepared.get(&tx) {
+            self.release(prepared.cont, tx);
         }
         self.decide(tx, false);
         self.aborted.insert(tx);

@@ -22,6 +22,22 @@ fn model_passes_every_case() {
 }
 
 #[test]
+fn model_charges_and_refuses_as_another_model() {
+    let mut sum = compare::Tally::default();
+    for seed in 0..30 {
+        println!("seed {seed}");
+        let tally = compare::side_by_side_cut(seed, 400, compare::Space::Limited, &mut || {
+            Box::new(ModelSubject::new(TargetNo(1)))
+        })
+        .unwrap();
+        sum.limited += tally.limited;
+        sum.fitted += tally.fitted;
+        sum.reported += tally.reported;
+    }
+    assert!(sum.limited > 600 && sum.fitted > 30 && sum.reported > 150, "{sum:?}");
+}
+
+#[test]
 fn model_agrees_with_another_model() {
     let mut sum = compare::Tally::default();
     for seed in 0..30 {
