@@ -26,12 +26,17 @@ pub(crate) struct Ability {
 }
 
 /// Looks for all of them; `folder` is to be written in.
-pub(crate) fn abilities(folder: &Path) -> Result<[Ability; 3]> {
+pub(crate) fn abilities(folder: &Path) -> Result<[Ability; 4]> {
     let mounts = can_mount(folder)?;
     let ability = |variable, what, is_there| Ability { variable, what, is_there };
     Ok([
         ability("DOLMEN_TEST_MOUNTS", "file systems can be mounted (/dev/fuse, fusermount3)", mounts),
         ability("DOLMEN_TEST_USERS", "tests can be several users (root, namespaces)", mounts && has_view()?),
+        ability(
+            "DOLMEN_TEST_RINGS",
+            "the kernel offers io_uring to mounts (enable_uring)",
+            mounts && has_rings(),
+        ),
         ability("DOLMEN_TEST_TOOLS", "all programs that tests run are there", tools::are_all_there()),
     ])
 }
@@ -54,6 +59,15 @@ fn can_mount(folder: &Path) -> Result<bool> {
         std::fs::remove_dir(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     }
     Ok(is_taken_away)
+}
+
+/// Whether tests may have the kernel offer it, and it has it at all.
+fn has_rings() -> bool {
+    const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+    let is_off =
+        std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").is_ok_and(|text| text.trim() != "0");
+    let now = std::fs::read_to_string(SWITCH);
+    !is_off && now.is_ok_and(|now| now.trim() == "Y" || std::fs::write(SWITCH, now).is_ok())
 }
 
 fn has_view() -> Result<bool> {

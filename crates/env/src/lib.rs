@@ -62,12 +62,12 @@ pub use held::{HeldMemory, available_memory_bytes};
 pub use hint::{give_memory_back, prefer_huge_pages, prefetch, prefetch_line};
 pub use journal::{Journal, JournalSync};
 pub use kernel::{
-    KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, close_standard_output, forget_mount,
-    mounted_as, mounted_at, unmount,
+    KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, RingEntry, RingRequest,
+    close_standard_output, forget_mount, mounted_as, mounted_at, ring_queues, unmount,
 };
 pub use process::{
     NO_HOME, Process, Started, create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed,
-    is_ending, is_machine_system, keep_descriptors_to_itself, machine_socket, mark_machine_system,
+    is_dying, is_ending, is_machine_system, keep_descriptors_to_itself, machine_socket, mark_machine_system,
     process_id, raise_descriptor_limit,
 };
 pub use real::{RealDisk, RealOptions};
@@ -82,8 +82,8 @@ pub use socket::{
     peer_watch, remove_socket, unlink_socket,
 };
 pub use thread::{
-    Load, anonymous_rss_bytes, come_behind, cpu_count, current_cpu, leave_cpu, peak_rss_bytes, pin_to_cpu,
-    rss_bytes, scope, spawn, user_id, wait, yield_now,
+    Load, anonymous_rss_bytes, come_behind, cpu_count, current_cpu, leave_cpu, on_cpu, peak_rss_bytes,
+    pin_to_cpu, rss_bytes, scope, spawn, user_id, wait, yield_now,
 };
 pub use users::{
     group_name, group_named, group_principal, is_open_to_others, owner_of, user_name, user_named,

@@ -196,6 +196,12 @@ pub fn is_being_killed(thread: u32) -> bool {
     status_of(thread).is_none_or(|status| is_kill_pending(&status))
 }
 
+/// Whether a thread, by its number, is there and about to end. 0 is nobody.
+#[must_use]
+pub fn is_dying(thread: u32) -> bool {
+    thread != 0 && status_of(thread).is_some_and(|status| is_kill_pending(&status))
+}
+
 /// The groups that a thread is a member of beside its own; none if it is not there any more.
 #[must_use]
 pub fn groups_of(thread: u32) -> Vec<u32> {

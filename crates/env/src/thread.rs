@@ -79,6 +79,22 @@ pub fn current_cpu() -> usize {
     sched_getcpu()
 }
 
+/// Runs `body` on one processor, by its number, if this thread may be there; `None` if not. Then the thread is where it may be, as
+/// before.
+pub fn on_cpu<T>(cpu: usize, body: impl FnOnce() -> T) -> Option<T> {
+    let allowed = sched_getaffinity(None).ok()?;
+    if cpu >= CpuSet::MAX_CPU || !allowed.is_set(cpu) {
+        return None;
+    }
+    let mut chosen = CpuSet::new();
+    chosen.set(cpu);
+    sched_setaffinity(None, &chosen).ok()?;
+    let done = body();
+    // Ignored: then it stays there.
+    let _restored = sched_setaffinity(None, &allowed);
+    Some(done)
+}
+
 /// Moves the calling thread from processor `cpu` to another that it may use, if there is one; whether it has. Where it may
 /// run is as before: the system can move it again.
 ///

@@ -19,6 +19,7 @@
 //! a request of a process that is killed is answered within a second, whatever the store does.
 
 mod abi;
+mod about;
 mod fs;
 mod handles;
 mod hosted;

@@ -31,6 +31,9 @@ pub struct Options {
     pub locks: Option<Uuid>,
     /// Threads that serve; at least 2, of which one hears interrupts when all others wait.
     pub threads: usize,
+    /// Requests may come over `io_uring`, where the kernel offers it. Not where contents are remembered: what was read over a ring
+    /// is given up only with the whole mount, and when a process is killed that waits for it nobody gives that up.
+    pub ring: bool,
 }
 
 impl Options {
@@ -38,6 +41,10 @@ impl Options {
     pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
     /// Threads if nobody says otherwise: as many requests can wait for the store at once.
     pub const THREADS_DEFAULT: usize = 16;
+
+    pub(crate) fn takes_ring(&self) -> bool {
+        self.ring && self.caching != Caching::Data
+    }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
         let time = if self.caching == Caching::Off { Duration::ZERO } else { self.timeout };
@@ -53,6 +60,7 @@ impl Default for Options {
             leases: false,
             locks: None,
             threads: Self::THREADS_DEFAULT,
+            ring: true,
         }
     }
 }

@@ -11,6 +11,12 @@ pub(crate) trait Serves: Send + Sync + 'static {
     /// As many requests can be answered at once.
     fn threads(&self) -> usize;
 
+    /// Whether requests may come over `io_uring`, where the kernel offers it.
+    fn takes_ring(&self) -> bool;
+
+    /// They do.
+    fn set_over_ring(&self);
+
     /// Tells whoever runs this what the kernel has no words for, once.
     fn note(&self, text: &str);
 
@@ -47,6 +53,14 @@ pub(crate) fn guarded(note: impl Fn(&str), serve: impl FnOnce() -> Done) -> Done
 impl Serves for Fs {
     fn threads(&self) -> usize {
         self.options().threads
+    }
+
+    fn takes_ring(&self) -> bool {
+        self.options().takes_ring()
+    }
+
+    fn set_over_ring(&self) {
+        self.about().set_over_ring();
     }
 
     fn note(&self, text: &str) {

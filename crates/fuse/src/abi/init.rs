@@ -1,7 +1,8 @@
 //! What this program and the kernel agree on at the start.
 
-use super::DATA_BYTES_MAX;
 use super::reply::Out;
+use super::request::HEAD_BYTES;
+use super::{DATA_BYTES_MAX, word};
 
 /// The version of the protocol whose forms are used here; a newer kernel keeps to them.
 const MAJOR: u32 = 7;
@@ -26,6 +27,11 @@ const ABORT_ERROR: u64 = 1 << 21;
 const MAX_PAGES: u64 = 1 << 22;
 const INIT_EXT: u64 = 1 << 30;
 const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+const OVER_IO_URING: u64 = 1 << 41;
+
+/// In the kernel's first request and in the answer: the upper half of what is offered and agreed on.
+const OFFERED_HIGH_AT: usize = HEAD_BYTES + 16;
+const AGREED_HIGH_AT: usize = 32;
 
 /// What is asked for; the kernel gets those of them that it knows.
 const WANTED: u64 = ASYNC_READ
@@ -41,7 +47,8 @@ const WANTED: u64 = ASYNC_READ
     | ABORT_ERROR
     | MAX_PAGES
     | INIT_EXT
-    | DIRECT_IO_ALLOW_MMAP;
+    | DIRECT_IO_ALLOW_MMAP
+    | OVER_IO_URING;
 
 /// What is asked for beside that where locks are kept for several mounts; else the kernel keeps them itself.
 const LOCKS: u64 = POSIX_LOCKS | FLOCK_LOCKS;
@@ -97,9 +104,44 @@ pub(crate) fn answer(
     Some(out.into_bytes())
 }
 
+/// Whether the kernel offers in its first request to hand out the others over `io_uring`.
+pub(crate) fn offers_ring(request: &[u8]) -> bool {
+    word(request, OFFERED_HIGH_AT).is_some_and(has_ring)
+}
+
+/// Whether that is agreed on in the answer, without its head.
+pub(crate) fn agrees_ring(answer: &[u8]) -> bool {
+    word(answer, AGREED_HIGH_AT).is_some_and(has_ring)
+}
+
+fn has_ring(high: u32) -> bool {
+    (u64::from(high) << 32) & OVER_IO_URING != 0
+}
+
+/// Takes the offer out of the request: here it cannot be taken.
+pub(crate) fn take_ring(request: &mut [u8]) {
+    let Some(high) = word(request, OFFERED_HIGH_AT) else { return };
+    let left = (u64::from(high) << 32) & !OVER_IO_URING;
+    request[OFFERED_HIGH_AT..OFFERED_HIGH_AT + 4].copy_from_slice(&left.to_le_bytes()[4..]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_offer_of_rings_is_found_and_can_be_taken_out() {
+        let mut request = vec![0xff; HEAD_BYTES + 64];
+        assert!(offers_ring(&request));
+        take_ring(&mut request);
+        assert!(!offers_ring(&request));
+        assert_eq!(word(&request, OFFERED_HIGH_AT), Some(!(1 << 9)));
+        assert!(agrees_ring(&answer(7, 45, 0, u64::MAX, Keeps::Nothing).unwrap()));
+        assert!(!agrees_ring(&answer(7, 45, 0, !OVER_IO_URING, Keeps::Nothing).unwrap()));
+        let mut short = vec![0xff; HEAD_BYTES];
+        take_ring(&mut short);
+        assert!(!offers_ring(&short) && !agrees_ring(&[]));
+    }
 
     #[test]
     fn only_what_the_kernel_offers_is_agreed_on() {

@@ -1,11 +1,13 @@
 //! What is said to the kernel unasked.
 
+use super::ROOT;
 use super::reply::{Out, head};
 
 /// The minor version of the protocol from which on the kernel can be told that all names are to be looked up anew.
 const EPOCH_MINOR: u32 = 44;
 
 const INVAL_INODE: i32 = 2;
+const RETRIEVE: i32 = 5;
 const INC_EPOCH: i32 = 8;
 
 /// Whether a kernel of this version knows [`names`].
@@ -28,6 +30,13 @@ pub(crate) fn names() -> Vec<u8> {
     notification(INC_EPOCH, &[])
 }
 
+/// The kernel is to send what it has of the root's contents, which is nothing, as request `unique`.
+pub(crate) fn nothing(unique: u64) -> Vec<u8> {
+    let mut out = Out::default();
+    out.u64(unique).u64(ROOT).u64(0).u64(0);
+    notification(RETRIEVE, out.as_slice())
+}
+
 /// Notifications have the number of no request, and what they are where an answer has an error.
 fn notification(code: i32, own: &[u8]) -> Vec<u8> {
     let mut bytes = head(0, -code, own.len()).to_vec();
@@ -47,6 +56,12 @@ mod tests {
         assert_eq!(attrs[24..], [[0xff; 8], [0; 8]].concat());
         assert_eq!(node(1, true)[24..], [0; 16]);
         assert_eq!(names(), [16, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let asked = nothing(0x0304);
+        assert_eq!(asked[..16], [48, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            asked[16..],
+            [[4, 3, 0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0], [0; 8], [0; 8]].concat()
+        );
         assert!(has_names(7, 44) && !has_names(7, 43) && has_names(8, 0) && !has_names(6, 99));
     }
 }

@@ -94,7 +94,7 @@ impl Fs {
 
     pub(super) fn getxattr(&self, node: u64, name: &[u8], room_bytes: u32, reply: &mut Reply) -> Done {
         if node == ROOT && name == ABOUT {
-            return tell_sized(&self.about, room_bytes, reply);
+            return self.about.tell(room_bytes, reply);
         }
         if name == CAPABILITY {
             return Err(number::ENODATA);

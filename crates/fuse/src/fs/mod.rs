@@ -13,6 +13,7 @@ pub(crate) use dirs::Listing;
 use crate::abi::reply::Out;
 use crate::abi::request::{Caller, Op, Request};
 use crate::abi::{DATA_BYTES_MAX, errno, init, notify};
+use crate::about::About;
 use crate::handles::{Handles, Open};
 use crate::notes::Notes;
 use crate::options::{Options, Timeouts};
@@ -89,7 +90,7 @@ pub struct Fs {
     locks: Option<Locks>,
     notes: Notes,
     /// What an attribute of the root says of who serves it.
-    about: Vec<u8>,
+    about: About,
     /// On whose behalf all is done whoever a request names, and whose rights are looked at; `None` if the kernel does that.
     user: Option<Arc<Cred>>,
 }
@@ -140,9 +141,13 @@ impl Fs {
             told: Told::default(),
             has_epoch: AtomicBool::new(false),
             notes: Notes::new(tell),
-            about: about.as_bytes().to_vec(),
+            about: About::new(about),
             user: user.map(Arc::new),
         })
+    }
+
+    pub(crate) fn about(&self) -> &About {
+        &self.about
     }
 
     /// How it behaves.

@@ -12,7 +12,8 @@ mod known;
 use crate::abi::op::{LockHow, LockOp, Op, code};
 use crate::abi::request::{HEAD_BYTES, Request};
 use crate::abi::{LATER, ROOT, errno, init, long, reply, word};
-use crate::fs::{ABOUT, Done, Reply, tell_sized};
+use crate::about::About;
+use crate::fs::{ABOUT, Done, Reply};
 use crate::notes::Notes;
 use crate::options::{Options, Timeouts};
 use crate::service::Serves;
@@ -49,7 +50,7 @@ pub struct Relay {
     ask: Box<Ask>,
     notes: Notes,
     options: Options,
-    about: Vec<u8>,
+    about: About,
     known: Known,
     /// Guards: the session; held while one is begun. Taken alone.
     session: Mutex<Option<u64>>,
@@ -94,7 +95,7 @@ impl Relay {
             ask: Box::new(ask),
             notes: Notes::new(tell),
             options,
-            about: about.as_bytes().to_vec(),
+            about: About::new(about),
             known: Known::default(),
             session: Mutex::new(Some(session)),
             answered_ns: AtomicU64::new(RealClock.monotonic_ns()),
@@ -434,6 +435,14 @@ impl Serves for Relay {
         self.options.threads
     }
 
+    fn takes_ring(&self) -> bool {
+        self.options.takes_ring()
+    }
+
+    fn set_over_ring(&self) {
+        self.about.set_over_ring();
+    }
+
     fn note(&self, text: &str) {
         self.notes.once(text);
     }
@@ -467,7 +476,7 @@ impl Serves for Relay {
                 Ok(())
             }
             Op::GetXattr { name, room_bytes } if request.node == ROOT && *name == ABOUT => {
-                tell_sized(&self.about, *room_bytes, reply)
+                self.about.tell(*room_bytes, reply)
             }
             Op::Release { handle, .. } | Op::ReleaseDir { handle } => {
                 self.release(bytes, request.node, *handle)

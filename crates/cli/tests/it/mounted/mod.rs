@@ -22,6 +22,7 @@ mod outages;
 mod owners;
 mod quota;
 mod random;
+mod rings;
 mod script;
 mod several;
 mod snapshots;
@@ -288,6 +289,13 @@ pub(super) fn unmounted(place: &Place, dir: &str) -> String {
         said.is_some()
     });
     said.unwrap()
+}
+
+/// What is said of a mount whose process has just been killed: by some ways at once what is said later, too.
+pub(super) fn is_gone(error: &std::io::Error) -> bool {
+    const ENOTCONN: i32 = 107;
+    const ECONNABORTED: i32 = 103;
+    matches!(error.raw_os_error(), Some(ENOTCONN | ECONNABORTED))
 }
 
 /// Ends whoever waits for the mount: its connection, its process, its name.

@@ -331,7 +331,7 @@ impl Drop for Repeat {
     }
 }
 
-fn run(name: &str, cache: &'static str, mounts: usize) {
+pub(super) fn run(name: &str, cache: &'static str, mounts: usize) {
     let (steps, seed) = (amount("MOUNT_STEPS", STEPS), amount("MOUNT_SEED", SEED));
     let words = ["--cache", cache];
     let Some(mut mounted) = Mounted::served(name, &words) else { return };

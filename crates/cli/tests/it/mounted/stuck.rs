@@ -109,23 +109,27 @@ fn running<'a>(users: &'a mut [(&'static str, Script)]) -> impl Iterator<Item = 
 
 /// Contents are remembered, and so are names that are there: who renames something waits for just that. More wait than there are
 /// threads.
-fn mounted(name: &str, deadline: &str) -> Option<Mounted> {
+fn mounted(name: &str, cache: &str, deadline: &str) -> Option<Mounted> {
     if !has("python3") {
         return None;
     }
     Mounted::served(
         name,
-        &["--cache", "data", "--cache-timeout", "600", "--threads", "4", "--deadline", deadline],
+        &["--cache", cache, "--cache-timeout", "600", "--threads", "4", "--deadline", deadline],
     )
 }
 
-fn signal_daemon(mounted: &Mounted, signal: Signal) {
+pub(super) fn signal_daemon(mounted: &Mounted, signal: Signal) {
     kill(pid(mounted.daemon.as_ref().unwrap().child.id()), signal).unwrap();
 }
 
 #[test]
 fn who_waits_for_a_silent_daemon_can_be_killed_in_every_call() {
-    let Some(mounted) = mounted("stuck-silent", "600") else { return };
+    kill_while_silent("stuck-silent", "data");
+}
+
+pub(super) fn kill_while_silent(name: &str, cache: &str) {
+    let Some(mounted) = mounted(name, cache, "600") else { return };
     let mut users = users(&mounted, &CALLS);
     signal_daemon(&mounted, Signal::SIGSTOP);
     begin(&mut users);
@@ -138,7 +142,7 @@ fn who_waits_for_a_silent_daemon_can_be_killed_in_every_call() {
 
 #[test]
 fn who_waits_for_a_dead_daemon_can_be_killed_in_every_call() {
-    let Some(mut mounted) = mounted("stuck-dead", "600") else { return };
+    let Some(mut mounted) = mounted("stuck-dead", "data", "600") else { return };
     let mut users = users(&mounted, &CALLS);
     drop(mounted.daemon.take());
     begin(&mut users);
@@ -150,8 +154,8 @@ fn who_waits_for_a_dead_daemon_can_be_killed_in_every_call() {
 }
 
 /// Of 512 pages that wait each by itself for four threads, the first wait for the deadline, and the others for none of their own.
-fn change_memory(name: &str, leave: fn(&mut Mounted), come_back: fn(&mut Mounted)) {
-    let Some(mut mounted) = mounted(name, "6") else { return };
+fn change_memory(name: &str, cache: &str, leave: fn(&mut Mounted), come_back: fn(&mut Mounted)) {
+    let Some(mut mounted) = mounted(name, cache, "6") else { return };
     let mut users = users(&mounted, &FLUSHES);
     leave(&mut mounted);
     begin(&mut users);
@@ -164,8 +168,13 @@ fn change_memory(name: &str, leave: fn(&mut Mounted), come_back: fn(&mut Mounted
 
 #[test]
 fn memory_that_was_changed_holds_nobody_longer_than_the_deadline_while_the_daemon_is_silent() {
+    change_memory_while_silent("stuck-memory-silent", "data");
+}
+
+pub(super) fn change_memory_while_silent(name: &str, cache: &str) {
     change_memory(
-        "stuck-memory-silent",
+        name,
+        cache,
         |mounted| signal_daemon(mounted, Signal::SIGSTOP),
         |mounted| signal_daemon(mounted, Signal::SIGCONT),
     );
@@ -175,6 +184,7 @@ fn memory_that_was_changed_holds_nobody_longer_than_the_deadline_while_the_daemo
 fn memory_that_was_changed_holds_nobody_longer_than_the_deadline_while_the_daemon_is_dead() {
     change_memory(
         "stuck-memory-dead",
+        "data",
         |mounted| drop(mounted.daemon.take()),
         |mounted| mounted.daemon = Some(Daemon::start_in(&mounted.place, "sys", &[])),
     );
@@ -182,10 +192,21 @@ fn memory_that_was_changed_holds_nobody_longer_than_the_deadline_while_the_daemo
 
 #[test]
 fn nobody_waits_for_a_mount_whose_process_is_killed() {
-    let Some(mut mounted) = mounted("stuck-killed", "600") else { return };
+    kill_mount("stuck-killed", "data", Duration::ZERO);
+}
+
+#[test]
+fn nobody_waits_for_a_mount_that_is_killed_while_it_waits_for_what_it_is_to_forget() {
+    // By then it no longer believes in what a silent daemon told, and has the kernel drop it, which waits for who reads it.
+    kill_mount("stuck-forgetting", "data", Duration::from_secs(5));
+}
+
+pub(super) fn kill_mount(name: &str, cache: &str, after: Duration) {
+    let Some(mut mounted) = mounted(name, cache, "600") else { return };
     let mut users = users(&mounted, &[&CALLS[..], &FLUSHES].concat());
     signal_daemon(&mounted, Signal::SIGSTOP);
     begin(&mut users);
+    dolmen_env::wait(after);
     mounted.first().signal(Signal::SIGKILL);
     // Nobody has to kill them.
     all_end(running(&mut users), SOON);

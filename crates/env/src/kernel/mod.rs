@@ -2,6 +2,16 @@
 //!
 //! Root mounts by itself; everybody else through `fusermount3`, which is set-user-id and checks what they may do.
 
+#[expect(
+    unsafe_code,
+    reason = "descriptors by their numbers have no safe interface; each use says why it is sound"
+)]
+mod apart;
+#[expect(unsafe_code, reason = "io_uring and mmap have no safe interface; each use says why it is sound")]
+mod ring;
+
+pub use ring::{RingEntry, RingRequest, ring_queues};
+
 use crate::error::{Error, Op, Result};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
@@ -15,6 +25,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 /// The type that mounts of this program have in `/proc/mounts`.
 pub const MOUNT_TYPE: &str = "fuse.dolmen";
@@ -58,7 +69,7 @@ pub enum Replied {
 /// The connection to the kernel of one mounted file system. Any number of threads may use it at once.
 #[derive(Debug)]
 pub struct KernelDevice {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
 }
 
 impl KernelDevice {
@@ -106,7 +117,7 @@ impl KernelDevice {
             Some(options.as_c_str()),
         )
         .map_err(|errno| failed(&dir, errno))?;
-        Ok(Self { fd })
+        Ok(Self { fd: Arc::new(fd) })
     }
 
     fn mount_by_helper(request: &MountRequest) -> Result<Self> {
@@ -142,7 +153,7 @@ impl KernelDevice {
         match sent.map_err(failed)? {
             Some(fd) if ended.success() => {
                 fcntl_setfd(&fd, FdFlags::CLOEXEC).map_err(failed)?;
-                Ok(Self { fd })
+                Ok(Self { fd: Arc::new(fd) })
             }
             _ => Err(failed(Errno::PERM)),
         }
