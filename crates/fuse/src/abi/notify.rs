@@ -1,6 +1,5 @@
 //! What is said to the kernel unasked.
 
-use super::ROOT;
 use super::reply::{Out, head};
 
 /// The minor version of the protocol from which on the kernel can be told that all names are to be looked up anew.
@@ -30,10 +29,10 @@ pub(crate) fn names() -> Vec<u8> {
     notification(INC_EPOCH, &[])
 }
 
-/// The kernel is to send what it has of the root's contents, which is nothing, as request `unique`.
-pub(crate) fn nothing(unique: u64) -> Vec<u8> {
+/// The kernel is to send none of the bytes that it has of a file, as request `unique`. It refuses that of what is no file.
+pub(crate) fn nothing(unique: u64, file: u64) -> Vec<u8> {
     let mut out = Out::default();
-    out.u64(unique).u64(ROOT).u64(0).u64(0);
+    out.u64(unique).u64(file).u64(0).u64(0);
     notification(RETRIEVE, out.as_slice())
 }
 
@@ -56,7 +55,7 @@ mod tests {
         assert_eq!(attrs[24..], [[0xff; 8], [0; 8]].concat());
         assert_eq!(node(1, true)[24..], [0; 16]);
         assert_eq!(names(), [16, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        let asked = nothing(0x0304);
+        let asked = nothing(0x0304, 1);
         assert_eq!(asked[..16], [48, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(
             asked[16..],

@@ -10,11 +10,12 @@
 use super::{Requests, Session, op_code, unique_of};
 use crate::abi::op::code;
 use crate::abi::reply::head;
-use crate::abi::{DATA_BYTES_MAX, notify};
+use crate::abi::{DATA_BYTES_MAX, long, notify};
 use crate::fs::Reply;
 use crate::service::Serves;
 use dolmen_env::{Clock, RealClock, RingEntry, ring_queues};
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::sync::Arc;
 
 /// Entries that each queue has at first, at least; and those that do not wait for locks, at most.
@@ -27,6 +28,9 @@ const FREE_MIN: usize = 2;
 
 /// Where nothing was answered for so long, requests take long.
 const STUCK_NS: u64 = 100_000_000;
+
+/// Where a request's head has the number of its node.
+const NODE_AT: usize = 16;
 
 /// What comes so soon after an answer has waited for it.
 const NEXT_NS: u64 = 1_000_000;
@@ -78,6 +82,8 @@ pub(super) struct Queues {
     all: Vec<Queue>,
     threads: usize,
     interrupted: VecDeque<u64>,
+    /// What was read, written or locked last.
+    file: u64,
     /// The kernel wants none of it.
     is_given_up: bool,
 }
@@ -287,8 +293,13 @@ impl<S: Serves> Session<S> {
     fn begin_over(&self, bytes: &[u8], entry: RingEntry, is_next: bool) -> bool {
         let (queue, now_ns) = (entry.queue(), RealClock.monotonic_ns());
         let mut requests = self.requests();
-        if let (Some(queues), true) = (&mut requests.queues, is_next) {
-            queues.note_waiting(queue);
+        if let Some(queues) = &mut requests.queues {
+            if is_next {
+                queues.note_waiting(queue);
+            }
+            if op_code(bytes).is_some_and(is_of_file) {
+                queues.file = long(bytes, NODE_AT).unwrap_or(0);
+            }
         }
         self.begin(&mut requests, bytes, Some(entry));
         let is_ended = requests.is_ended;
@@ -311,9 +322,10 @@ impl<S: Serves> Session<S> {
 
     /// Has the kernel hand out what waits in a queue for an answer: one is asked for, by a request that asks nothing.
     pub(super) fn ask_for_waiting(&self, queue: u16, number: u64) {
-        let asked = notify::nothing(ASKED_FIRST + 2 * number);
-        // Where this thread may not be, nobody waits for this mount, or an answer comes with time.
-        dolmen_env::on_cpu(usize::from(queue), || self.notify(&self.device, &asked));
+        let file = self.requests().queues.as_ref().map_or(0, |queues| queues.file);
+        let asked = notify::nothing(ASKED_FIRST + 2 * number, file);
+        // Ignored: where this thread may not be nobody is who waits for the mount, and of a file that is gone another is asked next.
+        let _asked = dolmen_env::on_cpu(usize::from(queue), || self.device.reply(&[IoSlice::new(&asked)]));
     }
 
     fn lose_entry(&self, queue: u16, error: &dolmen_env::Error) {
@@ -322,6 +334,10 @@ impl<S: Serves> Session<S> {
         }
         self.fs.note(&format!("the mount gets fewer requests at a time than it could: {error}"));
     }
+}
+
+fn is_of_file(code: u32) -> bool {
+    matches!(code, code::READ | code::WRITE | code::FLUSH | code::SETLK | code::SETLKW)
 }
 
 /// Whether the queue needs an entry more; then it counts as there.

@@ -119,7 +119,7 @@ fn random_operations_and_kills_leave_what_was_acknowledged_over_rings() {
 /// Opens a file so often, and locks it with each in a thread; a line for each that has it or is refused. Then it waits for a word,
 /// and gives them back.
 const MANY: &str = r#"
-import fcntl, os, sys, threading, time
+import fcntl, os, sys, threading
 path, count = sys.argv[1:]
 print("there", flush=True)
 def lock():
@@ -132,10 +132,7 @@ def lock():
         print(os.strerror(error.errno), flush=True)
 sys.stdin.readline()
 threads = [threading.Thread(target=lock) for _ in range(int(count))]
-for thread in threads:
-    thread.start()
-    # What comes in one burst waits in the kernel.
-    time.sleep(0.005)
+for thread in threads: thread.start()
 for thread in threads: thread.join()
 print("end", flush=True)
 "#;
