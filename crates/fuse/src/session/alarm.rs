@@ -58,7 +58,8 @@ impl<S: Serves> Session<S> {
             let broken = take_broken(&mut requests, now_ns);
             let starved =
                 requests.queues.as_mut().map(|queues| queues.take_starved(now_ns)).unwrap_or_default();
-            let waiting = requests.queues.as_mut().map(Queues::take_waiting).unwrap_or_default();
+            let waiting =
+                requests.queues.as_mut().map(|queues| queues.take_waiting(now_ns)).unwrap_or_default();
             if !broken.is_empty() || !starved.is_empty() || !waiting.is_empty() {
                 drop(requests);
                 for queue in waiting {

@@ -63,6 +63,8 @@ struct Queue {
     freed_ns: u64,
     /// Requests may wait in the kernel for an answer of this queue.
     may_wait: bool,
+    /// When one was asked for that has not come yet.
+    asked_ns: Option<u64>,
 }
 
 impl Queue {
@@ -145,14 +147,22 @@ impl Queues {
     }
 
     /// Queues where requests may wait for an answer, and one can be had.
-    pub(super) fn take_waiting(&mut self) -> Vec<u16> {
-        let is_it = |queue: &mut Queue| queue.may_wait && queue.free > 0;
+    pub(super) fn take_waiting(&mut self, now_ns: u64) -> Vec<u16> {
         let found = (0..).zip(&mut self.all).filter_map(|(number, queue)| {
-            let found = is_it(queue);
-            queue.may_wait &= !found;
+            // What was asked for may wait itself, or has been refused.
+            let is_due = queue.asked_ns.is_none_or(|asked_ns| now_ns.saturating_sub(asked_ns) >= STUCK_NS);
+            let found = is_due && queue.free > 0 && (queue.may_wait || queue.asked_ns.is_some());
+            if found {
+                (queue.may_wait, queue.asked_ns) = (false, Some(now_ns));
+            }
             found.then_some(number)
         });
         found.collect()
+    }
+
+    /// An answer that was asked for is on its way.
+    fn end_asking(&mut self, queue: u16) {
+        self.of(queue).asked_ns = None;
     }
 
     /// Queues that need an entry more; it counts as there.
@@ -268,6 +278,9 @@ impl<S: Serves> Session<S> {
             if op_code(request.bytes()) == Some(code::NOTIFY_REPLY) {
                 let unique = unique_of(request.bytes()).unwrap_or(0);
                 drop(request);
+                if let Some(queues) = &mut self.requests().queues {
+                    queues.end_asking(queue);
+                }
                 entry.answer(&head(unique, 0, 0), &[])?;
                 asked_ns = RealClock.monotonic_ns();
                 continue;
@@ -411,16 +424,20 @@ mod tests {
     fn an_answer_is_asked_for_where_requests_may_wait_for_one() {
         let mut queues = queues(2);
         queues.begin(1, 1);
-        assert!(queues.take_waiting().is_empty());
+        assert!(queues.take_waiting(0).is_empty());
         queues.begin(1, 2);
-        assert!(queues.take_waiting().is_empty(), "there is no entry that it could come by");
+        assert!(queues.take_waiting(0).is_empty(), "there is no entry that it could come by");
         queues.free(1, false);
-        assert_eq!(queues.take_waiting(), [1]);
-        assert!(queues.take_waiting().is_empty(), "once");
+        assert_eq!(queues.take_waiting(0), [1]);
+        assert!(queues.take_waiting(STUCK_NS - 1).is_empty(), "it is on its way");
+        assert_eq!(queues.take_waiting(STUCK_NS), [1], "it may wait itself");
+        queues.end_asking(1);
+        assert!(queues.take_waiting(9 * STUCK_NS).is_empty(), "it has come");
         queues.note_waiting(1);
-        assert_eq!(queues.take_waiting(), [1]);
+        assert_eq!(queues.take_waiting(0), [1]);
+        queues.end_asking(1);
         queues.park(1);
-        assert_eq!(queues.take_waiting(), [1], "who waits for a lock gives no answer");
+        assert_eq!(queues.take_waiting(0), [1], "who waits for a lock gives no answer");
     }
 
     #[test]
