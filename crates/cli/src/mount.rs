@@ -74,9 +74,9 @@ pub(crate) struct Mount {
     /// Threads that serve: as many operations can wait at once
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=256))]
     threads: u16,
-    /// Read the kernel's requests from its device also where it offers them over io_uring
+    /// Take the kernel's requests over io_uring where it offers that, and contents are not remembered
     #[arg(long)]
-    no_io_uring: bool,
+    io_uring: bool,
     /// Stay in the foreground; Ctrl-C takes the mount away
     #[arg(long)]
     foreground: bool,
@@ -235,7 +235,7 @@ fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
     let locks = if pool.local().is_some() { None } else { Some(place::random_uuid()?) };
     let leases = args.snapshot.is_none() && pool.remote().is_some_and(|remote| remote.link().has_leases());
     let threads = usize::from(args.threads);
-    let options = Options { caching, timeout, leases, locks, threads, ring: !args.no_io_uring };
+    let options = Options { caching, timeout, leases, locks, threads, ring: args.io_uring };
     let about = format!("pid {}\n{}\n{}", std::process::id(), source(args), reachable(args, &pool, &view)?);
     let fs = Fs::new(dfs, options, &about, teller(args))?;
     let session = Session::start(device(args, dir, is_read_only)?, fs)?;

@@ -60,7 +60,7 @@ impl Default for Options {
             leases: false,
             locks: None,
             threads: Self::THREADS_DEFAULT,
-            ring: true,
+            ring: false,
         }
     }
 }

@@ -43,7 +43,7 @@ fn relay(args: &Mount, cont: &Container) -> Outcome<Relay> {
         caching: args.cache.caching(),
         timeout: Duration::from_secs(args.cache_timeout),
         threads: usize::from(args.threads),
-        ring: !args.no_io_uring,
+        ring: args.io_uring,
         ..Options::default()
     };
     let about = format!("pid {}\n{}\n", std::process::id(), source(args));

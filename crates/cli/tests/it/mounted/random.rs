@@ -73,7 +73,7 @@ impl Mapper {
 /// A file and what must be in it.
 struct Run {
     mounted: Mounted,
-    words: [&'static str; 2],
+    words: Vec<&'static str>,
     mapper: Mapper,
     /// Of each mount, one to write anywhere, one to append.
     files: Vec<Option<(File, File)>>,
@@ -331,15 +331,15 @@ impl Drop for Repeat {
     }
 }
 
-pub(super) fn run(name: &str, cache: &'static str, mounts: usize) {
+pub(super) fn run(name: &str, cache: &[&'static str], mounts: usize) {
     let (steps, seed) = (amount("MOUNT_STEPS", STEPS), amount("MOUNT_SEED", SEED));
-    let words = ["--cache", cache];
+    let words = [&["--cache"], cache].concat();
     let Some(mut mounted) = Mounted::served(name, &words) else { return };
     (2..=mounts).for_each(|n| mounted.mount(&format!("mnt{n}"), &words));
     let (mapper, rng, model) = (Mapper::new(), Rng::from_seed(seed), Vec::new());
     let files = (0..mounts).map(|_| None).collect();
     let mut run = Run { mounted, words, mapper, files, side: 0, model, rng, step: 0 };
-    let mut repeat = Repeat(seed, 0, cache);
+    let mut repeat = Repeat(seed, 0, cache[0]);
     // So that there is a file to be compared.
     run.files();
     while run.step < steps {
@@ -355,20 +355,20 @@ pub(super) fn run(name: &str, cache: &'static str, mounts: usize) {
 
 #[test]
 fn random_operations_and_kills_leave_what_was_acknowledged_where_nothing_is_remembered() {
-    run("random-off", "off", 1);
+    run("random-off", &["off"], 1);
 }
 
 #[test]
 fn random_operations_and_kills_leave_what_was_acknowledged_where_contents_are_remembered() {
-    run("random-data", "data", 1);
+    run("random-data", &["data"], 1);
 }
 
 #[test]
 fn random_operations_and_kills_leave_what_was_acknowledged_through_two_mounts_as_everybody_has_them() {
-    run("random-two", "metadata", 2);
+    run("random-two", &["metadata"], 2);
 }
 
 #[test]
 fn random_operations_and_kills_leave_what_was_acknowledged_through_two_mounts_that_remember_nothing() {
-    run("random-two-off", "off", 2);
+    run("random-two-off", &["off"], 2);
 }

@@ -68,9 +68,9 @@ fn way(mounted: &Mounted, dir: &str) -> String {
 #[test]
 fn requests_come_over_rings_where_the_kernel_offers_them_and_say_the_same() {
     let Some(_offered) = Offered::new() else { return };
-    let Some(mut mounted) = Mounted::served("rings", &["--cache", "off"]) else { return };
-    mounted.mount("mnt2", &["--cache", "off", "--no-io-uring"]);
-    mounted.mount("mnt3", &["--cache", "data"]);
+    let Some(mut mounted) = Mounted::served("rings", &["--cache", "off", "--io-uring"]) else { return };
+    mounted.mount("mnt2", &["--cache", "off"]);
+    mounted.mount("mnt3", &["--cache", "data", "--io-uring"]);
     // Each in directories of its own, made over the one and looked at over both.
     let tree = "
         mkdir d; for n in $(seq 300); do : > d/$(printf %0200d $n); done
@@ -95,25 +95,25 @@ fn requests_come_over_rings_where_the_kernel_offers_them_and_say_the_same() {
 #[test]
 fn who_waits_for_a_silent_daemon_can_be_killed_in_every_call_over_rings() {
     let Some(_offered) = Offered::new() else { return };
-    stuck::kill_while_silent("rings-silent", "metadata");
+    stuck::kill_while_silent("rings-silent", &["metadata", "--io-uring"]);
 }
 
 #[test]
 fn nobody_waits_for_a_mount_over_rings_whose_process_is_killed() {
     let Some(_offered) = Offered::new() else { return };
-    stuck::kill_mount("rings-killed", "metadata", Duration::ZERO);
+    stuck::kill_mount("rings-killed", &["metadata", "--io-uring"], Duration::ZERO);
 }
 
 #[test]
 fn memory_that_was_changed_holds_nobody_longer_than_the_deadline_over_rings() {
     let Some(_offered) = Offered::new() else { return };
-    stuck::change_memory_while_silent("rings-memory", "metadata");
+    stuck::change_memory_while_silent("rings-memory", &["metadata", "--io-uring"]);
 }
 
 #[test]
 fn random_operations_and_kills_leave_what_was_acknowledged_over_rings() {
     let Some(_offered) = Offered::new() else { return };
-    random::run("rings-random", "metadata", 2);
+    random::run("rings-random", &["metadata", "--io-uring"], 2);
 }
 
 /// Opens a file so often, and locks it with each in a thread; a line for each that has it or is refused. Then it waits for a word,
@@ -149,9 +149,10 @@ fn who_waits_for_locks_over_rings_holds_up_nobody_and_too_many_are_refused() {
     if !has("python3") {
         return;
     }
-    let Some(mounted) = Mounted::served("rings-locks", &["--threads", "2"]) else { return };
+    let Some(mounted) = Mounted::served("rings-locks", &["--threads", "2", "--io-uring"]) else { return };
     fs::write(mounted.path("f"), b"stone").unwrap();
-    let mut holder = Running::of(Command::new("flock").arg(mounted.path("f")).args(["sleep", "1000"]));
+    let mut holder =
+        Running::of(Command::new("flock").arg("-o").arg(mounted.path("f")).args(["sleep", "1000"]));
     wait_until("somebody has the lock", || {
         let status = Command::new("flock").arg("-n").arg(mounted.path("f")).arg("true").status().unwrap();
         !status.success()
@@ -191,7 +192,7 @@ fn a_write_whose_process_was_killed_stores_nothing_of_what_others_write_after_it
     if !has("python3") {
         return;
     }
-    let args = ["--cache", "off", "--threads", "2", "--deadline", "600"];
+    let args = ["--cache", "off", "--threads", "2", "--deadline", "600", "--io-uring"];
     let Some(mut mounted) = Mounted::served("rings-write", &args) else { return };
     let begin = |mounted: &Mounted, name: &str, fill: &str| {
         shell(mounted, &format!("head -c 1048576 /dev/zero | tr '\\0' o > {name}"));

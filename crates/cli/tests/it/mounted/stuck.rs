@@ -51,8 +51,8 @@ const FLUSHES: [&str; 3] = ["msync", "unmap", "exit"];
 
 /// Those that wait in a mount that remembers so much: where contents are not remembered, the time of a change may be recorded by the
 /// time its file is closed.
-fn waiting_calls(cache: &str) -> Vec<&'static str> {
-    CALLS.into_iter().filter(|call| cache == "data" || *call != "close").collect()
+fn waiting_calls(cache: &[&str]) -> Vec<&'static str> {
+    CALLS.into_iter().filter(|call| cache == ["data"] || *call != "close").collect()
 }
 
 /// Each has a file in a directory of its own, so that none waits for another.
@@ -116,13 +116,14 @@ fn running<'a>(users: &'a mut [(&'static str, Script)]) -> impl Iterator<Item = 
 
 /// Contents are remembered, and so are names that are there: who renames something waits for just that. More wait than there are
 /// threads.
-fn mounted(name: &str, cache: &str, deadline: &str) -> Option<Mounted> {
+fn mounted(name: &str, cache: &[&str], deadline: &str) -> Option<Mounted> {
     if !has("python3") {
         return None;
     }
     Mounted::served(
         name,
-        &["--cache", cache, "--cache-timeout", "600", "--threads", "4", "--deadline", deadline],
+        &[&["--cache"], cache, &["--cache-timeout", "600", "--threads", "4", "--deadline", deadline]]
+            .concat(),
     )
 }
 
@@ -132,10 +133,10 @@ pub(super) fn signal_daemon(mounted: &Mounted, signal: Signal) {
 
 #[test]
 fn who_waits_for_a_silent_daemon_can_be_killed_in_every_call() {
-    kill_while_silent("stuck-silent", "data");
+    kill_while_silent("stuck-silent", &["data"]);
 }
 
-pub(super) fn kill_while_silent(name: &str, cache: &str) {
+pub(super) fn kill_while_silent(name: &str, cache: &[&str]) {
     let Some(mounted) = mounted(name, cache, "600") else { return };
     let mut users = users(&mounted, &waiting_calls(cache));
     signal_daemon(&mounted, Signal::SIGSTOP);
@@ -149,7 +150,7 @@ pub(super) fn kill_while_silent(name: &str, cache: &str) {
 
 #[test]
 fn who_waits_for_a_dead_daemon_can_be_killed_in_every_call() {
-    let Some(mut mounted) = mounted("stuck-dead", "data", "600") else { return };
+    let Some(mut mounted) = mounted("stuck-dead", &["data"], "600") else { return };
     let mut users = users(&mounted, &CALLS);
     drop(mounted.daemon.take());
     begin(&mut users);
@@ -161,7 +162,7 @@ fn who_waits_for_a_dead_daemon_can_be_killed_in_every_call() {
 }
 
 /// Of 512 pages that wait each by itself for four threads, the first wait for the deadline, and the others for none of their own.
-fn change_memory(name: &str, cache: &str, leave: fn(&mut Mounted), come_back: fn(&mut Mounted)) {
+fn change_memory(name: &str, cache: &[&str], leave: fn(&mut Mounted), come_back: fn(&mut Mounted)) {
     let Some(mut mounted) = mounted(name, cache, "6") else { return };
     let mut users = users(&mounted, &FLUSHES);
     leave(&mut mounted);
@@ -175,10 +176,10 @@ fn change_memory(name: &str, cache: &str, leave: fn(&mut Mounted), come_back: fn
 
 #[test]
 fn memory_that_was_changed_holds_nobody_longer_than_the_deadline_while_the_daemon_is_silent() {
-    change_memory_while_silent("stuck-memory-silent", "data");
+    change_memory_while_silent("stuck-memory-silent", &["data"]);
 }
 
-pub(super) fn change_memory_while_silent(name: &str, cache: &str) {
+pub(super) fn change_memory_while_silent(name: &str, cache: &[&str]) {
     change_memory(
         name,
         cache,
@@ -191,7 +192,7 @@ pub(super) fn change_memory_while_silent(name: &str, cache: &str) {
 fn memory_that_was_changed_holds_nobody_longer_than_the_deadline_while_the_daemon_is_dead() {
     change_memory(
         "stuck-memory-dead",
-        "data",
+        &["data"],
         |mounted| drop(mounted.daemon.take()),
         |mounted| mounted.daemon = Some(Daemon::start_in(&mounted.place, "sys", &[])),
     );
@@ -199,16 +200,16 @@ fn memory_that_was_changed_holds_nobody_longer_than_the_deadline_while_the_daemo
 
 #[test]
 fn nobody_waits_for_a_mount_whose_process_is_killed() {
-    kill_mount("stuck-killed", "data", Duration::ZERO);
+    kill_mount("stuck-killed", &["data"], Duration::ZERO);
 }
 
 #[test]
 fn nobody_waits_for_a_mount_that_is_killed_while_it_waits_for_what_it_is_to_forget() {
     // By then it no longer believes in what a silent daemon told, and has the kernel drop it, which waits for who reads it.
-    kill_mount("stuck-forgetting", "data", Duration::from_secs(5));
+    kill_mount("stuck-forgetting", &["data"], Duration::from_secs(5));
 }
 
-pub(super) fn kill_mount(name: &str, cache: &str, after: Duration) {
+pub(super) fn kill_mount(name: &str, cache: &[&str], after: Duration) {
     let Some(mut mounted) = mounted(name, cache, "600") else { return };
     let mut users = users(&mounted, &[&waiting_calls(cache)[..], &FLUSHES].concat());
     signal_daemon(&mounted, Signal::SIGSTOP);
