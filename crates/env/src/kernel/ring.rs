@@ -203,10 +203,10 @@ impl RingEntry {
         let mut entry = entry.build();
         if let Some(parts) = parts {
             const LEN_AT: usize = 24;
-            let start = core::ptr::from_mut(&mut entry).cast::<u8>();
+            let at = core::ptr::from_mut(&mut entry).cast::<u8>().wrapping_add(LEN_AT).cast::<u32>();
             let count = u32::try_from(parts.len()).expect("two");
             // SAFETY: an entry is the 128 bytes of `struct io_uring_sqe`, whose field `len` is there.
-            unsafe { start.add(LEN_AT).cast::<u32>().write_unaligned(count) };
+            unsafe { at.write_unaligned(count) };
         }
         // SAFETY: the kernel's copy of the device's descriptor is ours while `device` is; the memory that it may write to is that
         // of `kernel`, which outlives the ring.
@@ -276,11 +276,12 @@ impl RingEntry {
         if Arc::get_mut(&mut self.memory).is_none() {
             self.renew()?;
         }
-        let memory = Arc::get_mut(&mut self.memory).expect("nobody else has new memory");
+        let shared = || Error::from_errno(Op::Write, DEVICE, 0, Errno::BUSY);
+        let memory = Arc::get_mut(&mut self.memory).ok_or_else(shared)?;
         let bytes = memory.bytes_mut();
         bytes[..ANSWER_HEAD_BYTES].copy_from_slice(head);
         bytes[FRONT_BYTES..FRONT_BYTES + own.len()].copy_from_slice(own);
-        let len = u32::try_from(own.len()).expect("no longer than a payload");
+        let len = u32::try_from(own.len()).unwrap_or(u32::MAX);
         bytes[PAYLOAD_LEN_AT..PAYLOAD_LEN_AT + 4].copy_from_slice(&len.to_le_bytes());
         self.push(ANSWER, None)
     }

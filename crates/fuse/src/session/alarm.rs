@@ -5,13 +5,13 @@
 //! requests that take long, it gets one more: what a killed process does at its end, such as closing files, must find one.
 
 use super::ring::Queues;
-use super::{Requests, Running, Session, unique_of};
+use super::{Entry, Requests, Running, Session, unique_of};
 use crate::abi::errno;
 use crate::abi::request::{Op, Request};
 use crate::service::Serves;
 use core::time::Duration;
 use dolmen_dfs::errno as number;
-use dolmen_env::{Clock, RealClock, RingEntry};
+use dolmen_env::{Clock, RealClock};
 use std::sync::{Arc, PoisonError};
 
 /// A request that has run for less is not broken off: it is about to end.
@@ -56,10 +56,10 @@ impl<S: Serves> Session<S> {
         while !requests.is_ended || !requests.running.is_empty() {
             let now_ns = RealClock.monotonic_ns();
             let broken = take_broken(&mut requests, now_ns);
-            let starved =
-                requests.queues.as_mut().map(|queues| queues.take_starved(now_ns)).unwrap_or_default();
-            let waiting =
-                requests.queues.as_mut().map(|queues| queues.take_waiting(now_ns)).unwrap_or_default();
+            let (starved, waiting) = match &mut requests.queues {
+                Some(queues) => (queues.take_starved(now_ns), queues.take_waiting(now_ns)),
+                None => (Vec::new(), Vec::new()),
+            };
             if !broken.is_empty() || !starved.is_empty() || !waiting.is_empty() {
                 drop(requests);
                 for queue in waiting {
@@ -96,7 +96,7 @@ impl<S: Serves> Session<S> {
     }
 
     /// Answers a request that somebody else serves or that waits, as broken off.
-    fn break_off(self: &Arc<Self>, unique: u64, entry: Option<RingEntry>) {
+    fn break_off(self: &Arc<Self>, unique: u64, entry: Option<Entry>) {
         let Some(entry) = entry else { return self.fail(unique, errno::EINTR) };
         if let (_, Some(entry)) = self.send_over(entry, unique, Err(errno::EINTR), &[]) {
             self.begin_entry(entry, false);
@@ -105,7 +105,7 @@ impl<S: Serves> Session<S> {
 }
 
 /// Those that are interrupted and may be answered so, each with its entry: they have their answer from now on.
-fn take_broken(requests: &mut Requests, now_ns: u64) -> Vec<(u64, Option<RingEntry>)> {
+fn take_broken(requests: &mut Requests, now_ns: u64) -> Vec<(u64, Option<Entry>)> {
     let mut broken = Vec::new();
     if requests.interrupted == 0 {
         return broken;

@@ -38,6 +38,9 @@ const BACKLOG_BYTES_MAX: usize = 64 << 20;
 const LOCK_REST_MIN: Duration = Duration::from_millis(1);
 const LOCK_REST_MAX: Duration = Duration::from_millis(50);
 
+/// One that goes from hand to hand.
+type Entry = Box<RingEntry>;
+
 /// A request that is being served.
 #[derive(Debug)]
 struct Running {
@@ -49,7 +52,7 @@ struct Running {
     /// It was answered by whoever heard the interrupt.
     is_answered: bool,
     /// Where it came from, if not from the device, until it is answered.
-    entry: Option<RingEntry>,
+    entry: Option<Entry>,
     /// Its entry waits with it for a lock.
     is_parked: bool,
 }
@@ -64,7 +67,7 @@ impl Running {
     }
 
     /// Its entry, which is to hand in the answer and wait for another request.
-    fn free_entry(&mut self, queues: Option<&mut Queues>) -> Option<RingEntry> {
+    fn free_entry(&mut self, queues: Option<&mut Queues>) -> Option<Entry> {
         let entry = self.entry.take()?;
         if let Some(queues) = queues {
             queues.free(entry.queue(), core::mem::take(&mut self.is_parked));
@@ -76,7 +79,7 @@ impl Running {
 /// How an answer goes to the kernel.
 enum Way {
     Device,
-    Ring(RingEntry),
+    Ring(Entry),
 }
 
 /// What a request came to.
@@ -242,7 +245,7 @@ impl<S: Serves> Session<S> {
     }
 
     fn spawn(self: &Arc<Self>, name: &str, body: fn(&Arc<Self>)) -> dolmen_env::Result<()> {
-        self.spawn_with(name, move |session| body(session))
+        self.spawn_with(name, body)
     }
 
     fn spawn_with(
@@ -413,8 +416,7 @@ impl<S: Serves> Session<S> {
     }
 
     /// REQUIRES: under the lock under which the request was taken, so that an interrupt finds it here or there.
-    #[expect(clippy::unused_self, reason = "it is a step of the session")]
-    fn begin(&self, requests: &mut Requests, bytes: &[u8], entry: Option<RingEntry>) {
+    fn begin(&self, requests: &mut Requests, bytes: &[u8], entry: Option<Entry>) {
         let Some(unique) = unique_of(bytes) else { return };
         let is_change = op_code(bytes).is_none_or(is_change);
         let pid = word(bytes, 32).unwrap_or(0);
@@ -473,7 +475,7 @@ impl<S: Serves> Session<S> {
     }
 
     /// Tells the kernel what a request came to; the entry over which it came, if it is free again.
-    fn tell(&self, served: Served, reply: &mut Reply) -> Option<RingEntry> {
+    fn tell(&self, served: Served, reply: &mut Reply) -> Option<Entry> {
         let (unique, answered, lock) = match served {
             Served::Answer { unique, answered } => (unique, answered, None),
             Served::Lock { unique, answered, op } => (unique, answered, Some(op)),
@@ -641,13 +643,7 @@ impl<S: Serves> Session<S> {
     }
 
     /// The same over a ring; the entry goes to the kernel when it is waited for. Without an entry nobody gets an answer any more.
-    fn send_over(
-        &self,
-        mut entry: RingEntry,
-        unique: u64,
-        answered: Done,
-        own: &[u8],
-    ) -> (bool, Option<RingEntry>) {
+    fn send_over(&self, mut entry: Entry, unique: u64, answered: Done, own: &[u8]) -> (bool, Option<Entry>) {
         let (errno, own) = match answered {
             Ok(()) => (0, own),
             Err(errno) => (errno, &[][..]),

@@ -58,7 +58,7 @@ impl Drop for Offered {
 }
 
 /// How the kernel's requests come, as the mount tells.
-fn way(mounted: &Mounted, dir: &str) -> String {
+pub(super) fn way(mounted: &Mounted, dir: &str) -> String {
     let mut about = [0; 4096];
     let len = rustix::fs::getxattr(mounted.place.path(dir), "user.dolmen.mount", &mut about).unwrap();
     let about = String::from_utf8_lossy(&about[..len]).into_owned();
@@ -95,19 +95,22 @@ fn requests_come_over_rings_where_the_kernel_offers_them_and_say_the_same() {
 #[test]
 fn who_waits_for_a_silent_daemon_can_be_killed_in_every_call_over_rings() {
     let Some(_offered) = Offered::new() else { return };
-    stuck::kill_while_silent("rings-silent", &["metadata", "--io-uring"]);
+    let way = stuck::kill_while_silent("rings-silent", &["metadata", "--io-uring"]);
+    assert!(way.is_none_or(|way| way == "io_uring"));
 }
 
 #[test]
 fn nobody_waits_for_a_mount_over_rings_whose_process_is_killed() {
     let Some(_offered) = Offered::new() else { return };
-    stuck::kill_mount("rings-killed", &["metadata", "--io-uring"], Duration::ZERO);
+    let way = stuck::kill_mount("rings-killed", &["metadata", "--io-uring"], Duration::ZERO);
+    assert!(way.is_none_or(|way| way == "io_uring"));
 }
 
 #[test]
 fn memory_that_was_changed_holds_nobody_longer_than_the_deadline_over_rings() {
     let Some(_offered) = Offered::new() else { return };
-    stuck::change_memory_while_silent("rings-memory", &["metadata", "--io-uring"]);
+    let way = stuck::change_memory_while_silent("rings-memory", &["metadata", "--io-uring"]);
+    assert!(way.is_none_or(|way| way == "io_uring"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Processes that wait in a mount whose store does not answer: in whatever call they wait, none stays for good.
 
+use super::rings::way;
 use super::script::Script;
 use super::{Mount, Mounted, Running, can_mount, has, nanoseconds, pid, shell, unmounted};
 use crate::common::{Place, bytes};
@@ -136,8 +137,10 @@ fn who_waits_for_a_silent_daemon_can_be_killed_in_every_call() {
     kill_while_silent("stuck-silent", &["data"]);
 }
 
-pub(super) fn kill_while_silent(name: &str, cache: &[&str]) {
-    let Some(mounted) = mounted(name, cache, "600") else { return };
+/// Says how the mount's requests came.
+pub(super) fn kill_while_silent(name: &str, cache: &[&str]) -> Option<String> {
+    let mounted = mounted(name, cache, "600")?;
+    let way = way(&mounted, "mnt");
     let mut users = users(&mounted, &waiting_calls(cache));
     signal_daemon(&mounted, Signal::SIGSTOP);
     begin(&mut users);
@@ -146,6 +149,7 @@ pub(super) fn kill_while_silent(name: &str, cache: &[&str]) {
     signal_daemon(&mounted, Signal::SIGCONT);
     assert_eq!(shell(&mounted, "cat read/f | wc -c"), "4194304\n");
     mounted.finish();
+    Some(way)
 }
 
 #[test]
@@ -162,8 +166,14 @@ fn who_waits_for_a_dead_daemon_can_be_killed_in_every_call() {
 }
 
 /// Of 512 pages that wait each by itself for four threads, the first wait for the deadline, and the others for none of their own.
-fn change_memory(name: &str, cache: &[&str], leave: fn(&mut Mounted), come_back: fn(&mut Mounted)) {
-    let Some(mut mounted) = mounted(name, cache, "6") else { return };
+fn change_memory(
+    name: &str,
+    cache: &[&str],
+    leave: fn(&mut Mounted),
+    come_back: fn(&mut Mounted),
+) -> Option<String> {
+    let mut mounted = mounted(name, cache, "6")?;
+    let way = way(&mounted, "mnt");
     let mut users = users(&mounted, &FLUSHES);
     leave(&mut mounted);
     begin(&mut users);
@@ -172,6 +182,7 @@ fn change_memory(name: &str, cache: &[&str], leave: fn(&mut Mounted), come_back:
     come_back(&mut mounted);
     assert_eq!(shell(&mounted, "cat msync/f | wc -c"), "4194304\n");
     mounted.finish();
+    Some(way)
 }
 
 #[test]
@@ -179,13 +190,13 @@ fn memory_that_was_changed_holds_nobody_longer_than_the_deadline_while_the_daemo
     change_memory_while_silent("stuck-memory-silent", &["data"]);
 }
 
-pub(super) fn change_memory_while_silent(name: &str, cache: &[&str]) {
+pub(super) fn change_memory_while_silent(name: &str, cache: &[&str]) -> Option<String> {
     change_memory(
         name,
         cache,
         |mounted| signal_daemon(mounted, Signal::SIGSTOP),
         |mounted| signal_daemon(mounted, Signal::SIGCONT),
-    );
+    )
 }
 
 #[test]
@@ -209,8 +220,9 @@ fn nobody_waits_for_a_mount_that_is_killed_while_it_waits_for_what_it_is_to_forg
     kill_mount("stuck-forgetting", &["data"], Duration::from_secs(5));
 }
 
-pub(super) fn kill_mount(name: &str, cache: &[&str], after: Duration) {
-    let Some(mut mounted) = mounted(name, cache, "600") else { return };
+pub(super) fn kill_mount(name: &str, cache: &[&str], after: Duration) -> Option<String> {
+    let mut mounted = mounted(name, cache, "600")?;
+    let way = way(&mounted, "mnt");
     let mut users = users(&mounted, &[&waiting_calls(cache)[..], &FLUSHES].concat());
     signal_daemon(&mounted, Signal::SIGSTOP);
     begin(&mut users);
@@ -222,6 +234,7 @@ pub(super) fn kill_mount(name: &str, cache: &[&str], after: Duration) {
     mounted.next_first(&[]);
     assert_eq!(shell(&mounted, "cat read/f | wc -c"), "4194304\n");
     mounted.finish();
+    Some(way)
 }
 
 #[test]
