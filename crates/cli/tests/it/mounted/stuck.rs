@@ -51,9 +51,10 @@ const CALLS: [&str; 8] = ["close", "exec", "fault", "fsync", "read", "rename", "
 const FLUSHES: [&str; 3] = ["msync", "unmap", "exit"];
 
 /// Those that wait in a mount that remembers so much: where contents are not remembered, the time of a change may be recorded by the
-/// time its file is closed.
+/// time its file is closed or synchronised.
 fn waiting_calls(cache: &[&str]) -> Vec<&'static str> {
-    CALLS.into_iter().filter(|call| cache == ["data"] || *call != "close").collect()
+    let records = |call: &str| ["close", "fsync"].contains(&call);
+    CALLS.into_iter().filter(|call| cache == ["data"] || !records(call)).collect()
 }
 
 /// Each has a file in a directory of its own, so that none waits for another.
