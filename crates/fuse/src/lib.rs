@@ -16,7 +16,8 @@
 //!
 //! # Waiting
 //! Each request waits in a thread for the store. When all but one thread wait, that one keeps what comes, and hears interrupts:
-//! a request of a process that is killed is answered within a second, whatever the store does.
+//! a request of a process that is killed is answered within a second, whatever the store does. Over `io_uring`
+//! ([`Options::ring`]) each request that waits has an entry of the kernel's queues, which get more while that lasts.
 
 mod abi;
 mod about;

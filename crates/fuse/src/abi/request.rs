@@ -6,6 +6,8 @@ use dolmen_dfs::lock::LockKind;
 
 /// Bytes before the part that each operation has of its own.
 pub(crate) const HEAD_BYTES: usize = 40;
+/// Where it has the number of its node.
+pub(crate) const NODE_AT: usize = 16;
 
 /// Nodes in one message that forgets many: more do not fit into a request.
 const FORGETS_MAX: u32 = 1 << 17;

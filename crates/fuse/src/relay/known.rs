@@ -10,9 +10,6 @@ use core::time::Duration;
 use hashbrown::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Where a request has the node's number.
-pub(super) const NODE_AT: usize = 16;
-
 /// Where an entry has the inode's number and its mode.
 const INO_AT: usize = 40;
 const MODE_AT: usize = 40 + 60;

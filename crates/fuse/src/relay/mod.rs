@@ -10,7 +10,7 @@
 mod known;
 
 use crate::abi::op::{LockHow, LockOp, Op, code};
-use crate::abi::request::{HEAD_BYTES, Request};
+use crate::abi::request::{HEAD_BYTES, NODE_AT, Request};
 use crate::abi::{LATER, ROOT, errno, init, long, reply, word};
 use crate::about::About;
 use crate::fs::{ABOUT, Done, Reply};
@@ -24,7 +24,7 @@ use dolmen_dfs::lock::LockKind;
 use dolmen_dfs::{Error, errno as number};
 use dolmen_env::{Clock, RealClock};
 use dolmen_types::Error as Failure;
-use known::{Known, Lookup, NODE_AT, Opened};
+use known::{Known, Lookup, Opened};
 use std::sync::{Mutex, PoisonError};
 
 /// Sessions that a request is tried in: an engine that is started again and again does not keep it for ever.

@@ -58,12 +58,12 @@ struct Running {
 }
 
 impl Running {
-    /// Its entry waits with it from now on.
-    fn park(&mut self, queues: Option<&mut Queues>) {
-        if let (Some(queues), Some(entry), false) = (queues, &self.entry, self.is_parked) {
-            queues.park(entry.queue());
-            self.is_parked = true;
-        }
+    /// Its entry waits with it from now on; whether it did not before.
+    fn park(&mut self, queues: Option<&mut Queues>) -> bool {
+        let (Some(queues), Some(entry), false) = (queues, &self.entry, self.is_parked) else { return false };
+        queues.park(entry.queue());
+        self.is_parked = true;
+        true
     }
 
     /// Its entry, which is to hand in the answer and wait for another request.
@@ -528,15 +528,17 @@ impl<S: Serves> Session<S> {
     fn park(&self, unique: u64, bytes: Vec<u8>) {
         let mut requests = self.requests();
         let Requests { running, queues, .. } = &mut *requests;
-        if let Some(running) = running.get_mut(&unique) {
+        let has_taken_entry = running.get_mut(&unique).is_some_and(|running| {
             // Nothing was changed, so it may be broken off.
             running.is_change = false;
-            running.park(queues.as_mut());
-        }
+            running.park(queues.as_mut())
+        });
         requests.parked.push((unique, bytes));
         drop(requests);
         self.locks.notify_all();
-        self.alarm.notify_all();
+        if has_taken_entry {
+            self.alarm.notify_all();
+        }
     }
 
     /// Has the kernel drop what it has of files. By a thread of its own: it waits for those who read them just now, whoever serves

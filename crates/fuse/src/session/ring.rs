@@ -10,6 +10,7 @@
 use super::{Entry, Requests, Session, op_code, unique_of};
 use crate::abi::op::code;
 use crate::abi::reply::head;
+use crate::abi::request::NODE_AT;
 use crate::abi::{DATA_BYTES_MAX, long, notify};
 use crate::fs::Reply;
 use crate::service::Serves;
@@ -29,16 +30,13 @@ const FREE_MIN: usize = 2;
 /// Where nothing was answered for so long, requests take long.
 const STUCK_NS: u64 = 100_000_000;
 
-/// Where a request's head has the number of its node.
-const NODE_AT: usize = 16;
-
 /// What comes so soon after an answer has waited for it.
 const NEXT_NS: u64 = 1_000_000;
 
 /// Numbers of requests that are asked for begin here: the kernel's own do not come so far.
 const ASKED_FIRST: u64 = 1 << 61;
 
-/// A machine that may have more processors than that gets its requests from the device: each queue costs two threads.
+/// A machine that may have more processors than that gets its requests from the device: each queue costs four threads or more.
 const QUEUES_MAX: u16 = 256;
 
 /// Requests for locks that others have, each of which holds an entry.
@@ -68,12 +66,19 @@ struct Queue {
 }
 
 impl Queue {
+    /// There is one entry more, with nothing in it.
+    fn add(&mut self) {
+        self.entries += 1;
+        self.free += 1;
+    }
+
     /// Whether it needs an entry more since requests take long; then it counts as there.
     fn grows(&mut self, now_ns: u64) -> bool {
         let has_long = self.free < self.entries && now_ns.saturating_sub(self.freed_ns) >= STUCK_NS;
         let grows = has_long && self.free < FREE_MIN && self.entries - self.parked < ENTRIES_MAX;
-        self.entries += usize::from(grows);
-        self.free += usize::from(grows);
+        if grows {
+            self.add();
+        }
         grows
     }
 }
@@ -99,11 +104,9 @@ impl Queues {
         &mut self.all[queue]
     }
 
-    /// There is one entry more, with nothing in it.
+    /// A queue has one entry more, with nothing in it.
     fn add(&mut self, queue: u16) {
-        let queue = self.of(queue);
-        queue.entries += 1;
-        queue.free += 1;
+        self.of(queue).add();
     }
 
     /// One is gone that had nothing in it.
@@ -270,7 +273,7 @@ impl<S: Serves> Session<S> {
 
     /// The same, until something fails; `has_begun` when the kernel has the entry.
     fn serve_entries(self: &Arc<Self>, mut entry: Entry, has_begun: &mut bool) -> dolmen_env::Result<()> {
-        let (mut reply, mut asked_ns) = (Reply::default(), 0);
+        let (mut reply, mut asked_ns) = (Reply::default(), None);
         if !*has_begun {
             entry.register()?;
         }
@@ -284,13 +287,14 @@ impl<S: Serves> Session<S> {
                     queues.end_asking(queue);
                 }
                 entry.answer(&head(unique, 0, 0), &[])?;
-                asked_ns = RealClock.monotonic_ns();
+                asked_ns = Some(RealClock.monotonic_ns());
                 continue;
             }
             if !core::mem::replace(has_begun, true) {
                 self.fs.set_over_ring();
             }
-            let is_next = RealClock.monotonic_ns().saturating_sub(core::mem::take(&mut asked_ns)) < NEXT_NS;
+            let is_soon = |asked_ns: u64| RealClock.monotonic_ns().saturating_sub(asked_ns) < NEXT_NS;
+            let is_next = asked_ns.take().is_some_and(is_soon);
             if self.begin_over(request.bytes(), entry, is_next) {
                 self.add_entry(queue);
             }
