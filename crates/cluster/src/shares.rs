@@ -130,8 +130,7 @@ impl Kept {
             return Bounds { all: self.quota.limits.bound(), users };
         };
         let of_user = |(&uid, &limits): (&u32, &Limits)| {
-            let bound = last.bounds.users.get(&uid).copied().unwrap_or_default();
-            (uid, cap(limits, bound, last.used_by(uid)))
+            (uid, cap(limits, last.bounds.of(Some(uid)), last.used_by(uid)))
         };
         let all = cap(self.quota.limits, last.bounds.all, last.used_by_all());
         Bounds { all, users: users.map(of_user).collect() }
@@ -211,9 +210,7 @@ impl<T: TargetStore> Round<'_, T> {
     }
 
     fn room(&self, uid: Option<u32>) -> Charge {
-        let cap_of =
-            |caps: &Bounds| uid.map_or(caps.all, |uid| caps.users.get(&uid).copied().unwrap_or_default());
-        room(self.kept.limits_of(uid), self.caps.iter().map(cap_of))
+        room(self.kept.limits_of(uid), self.caps.iter().map(|caps| caps.of(uid)))
     }
 
     /// Finds room for a wish, if there is any.
@@ -262,10 +259,8 @@ impl<T: TargetStore> Round<'_, T> {
     /// if all others keep what they have. So nobody takes again what is freed until there is less.
     fn bounds(&self, at: usize) -> Bounds {
         let of = |uid: Option<u32>, own: Charge| {
-            let cap_of =
-                |caps: &Bounds| uid.map_or(caps.all, |uid| caps.users.get(&uid).copied().unwrap_or_default());
             let others = self.caps.iter().enumerate().filter(|(other, _)| *other != at);
-            each(own, room(self.kept.limits_of(uid), others.map(|(_, caps)| cap_of(caps))), u64::min)
+            each(own, room(self.kept.limits_of(uid), others.map(|(_, caps)| caps.of(uid))), u64::min)
         };
         let Bounds { all, users } = &self.caps[at];
         Bounds {

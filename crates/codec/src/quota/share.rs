@@ -41,6 +41,12 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// That of a user, or of all together; nothing for a user who has none.
+    #[must_use]
+    pub fn of(&self, uid: Option<u32>) -> Charge {
+        uid.map_or(self.all, |uid| self.users.get(&uid).copied().unwrap_or_default())
+    }
+
     /// Makes none of them lower than in the others.
     pub fn raise(&mut self, others: &Self) {
         self.all = self.all.max(others.all);
