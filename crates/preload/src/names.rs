@@ -105,28 +105,32 @@ fn known(place: &Place<'_>) -> Option<Option<Known>> {
     Some(found.map(|stat| Known { ino: stat.ino, is_dir: stat.kind == FileKind::Directory }))
 }
 
-/// As renameat2(2).
-pub(crate) fn rename(
+/// Does something at two places that a program names, if both are ours and in one mount.
+fn at_both(
     (from, old): (c_int, *const c_char),
     (to, new): (c_int, *const c_char),
-    flags: c_uint,
+    act: impl FnOnce(&Place<'_>, &Place<'_>, [(c_int, &CStr); 2]) -> Told<c_int>,
 ) -> Told<c_int> {
+    let (old, new) = (memory::text(old)?, memory::text(new)?);
+    before(from, old);
+    before(to, new);
+    guard::attempt(|| {
+        let (source, target) = (place::of(from, old)?, place::of(to, new)?);
+        let is_one = Arc::ptr_eq(&source.mount, &target.mount);
+        let done = is_one.then(|| act(&source, &target, [(from, old), (to, new)])).flatten();
+        counted(Kind::Name, done)
+    })
+}
+
+/// As renameat2(2).
+pub(crate) fn rename(old: (c_int, *const c_char), new: (c_int, *const c_char), flags: c_uint) -> Told<c_int> {
     let mode = match flags {
         0 => RenameMode::Replace,
         libc::RENAME_NOREPLACE => RenameMode::NoReplace,
         libc::RENAME_EXCHANGE => RenameMode::Exchange,
         _ => return None,
     };
-    let (old, new) = (memory::text(old)?, memory::text(new)?);
-    before(from, old);
-    before(to, new);
-    guard::attempt(|| {
-        let (source, target) = (place::of(from, old)?, place::of(to, new)?);
-        let renamed = Arc::ptr_eq(&source.mount, &target.mount)
-            .then(|| renamed(&source, &target, [(from, old), (to, new)], mode))
-            .flatten();
-        counted(Kind::Name, renamed)
-    })
+    at_both(old, new, |source, target, paths| renamed(source, target, paths, mode))
 }
 
 fn renamed(
@@ -164,15 +168,8 @@ fn renamed(
 }
 
 /// As linkat(2) where links are not followed.
-pub(crate) fn link((from, old): (c_int, *const c_char), (to, new): (c_int, *const c_char)) -> Told<c_int> {
-    let (old, new) = (memory::text(old)?, memory::text(new)?);
-    before(from, old);
-    before(to, new);
-    guard::attempt(|| {
-        let (source, target) = (place::of(from, old)?, place::of(to, new)?);
-        let linked = Arc::ptr_eq(&source.mount, &target.mount).then(|| linked(&source, &target)).flatten();
-        counted(Kind::Name, linked)
-    })
+pub(crate) fn link(old: (c_int, *const c_char), new: (c_int, *const c_char)) -> Told<c_int> {
+    at_both(old, new, |source, target, _paths| linked(source, target))
 }
 
 fn linked(source: &Place<'_>, target: &Place<'_>) -> Told<c_int> {
