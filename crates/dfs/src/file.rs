@@ -274,9 +274,17 @@ impl File {
 
     /// Takes them, in a mount that is alone and knows them.
     fn take_rights(&self) -> Result<()> {
+        if self.takes_rights() { self.strip_rights() } else { Ok(()) }
+    }
+
+    /// Takes set-user-id from the file, and set-group-id if it is a program of its group, as its mode was last seen.
+    ///
+    /// # Errors
+    /// As `set_attrs`.
+    pub fn strip_rights(&self) -> Result<()> {
         let (_, _, mode) = self.node.rights();
         let left = without_rights(mode);
-        if left == mode || !self.takes_rights() {
+        if left == mode {
             return Ok(());
         }
         self.obj.unchecked().set_attrs(&SetAttrs { mode: Some(left), ..SetAttrs::KEEP })

@@ -13,7 +13,7 @@ use dolmen_dfs::{Error, FileKind, Obj, Rights, SetAttrs, SetTime, Stat, Time, Xa
 use libc::{mode_t, timespec, timeval};
 
 /// Bits with which a program acts as somebody else: who may keep them is the kernel's to say.
-const SET_IDS: u32 = 0o6000;
+pub(crate) const SET_IDS: u32 = 0o6000;
 
 /// What attributes are looked at and set of.
 pub(crate) struct Subject<'a> {

@@ -9,7 +9,7 @@ use crate::handles::{Open, OpenFile};
 use crate::options::Caching;
 use crate::table::{Version, View};
 use core::sync::atomic::{AtomicBool, Ordering};
-use dolmen_dfs::{Allocate, File, Leased, Obj, OpenOptions, SetAttrs, errno as number};
+use dolmen_dfs::{Allocate, File, Leased, Obj, OpenOptions, errno as number};
 use std::sync::Arc;
 
 /// So often a lease on contents is asked for that are being changed: changes take no longer than the question.
@@ -32,7 +32,7 @@ impl Fs {
         let file = self.done(obj.open(&options))?;
         if truncate && caller.uid != 0 && self.user.is_none() {
             // As with a write, which the kernel tells by itself.
-            self.strip_rights(&file)?;
+            self.done(file.strip_rights())?;
         }
         let (mut as_what, mut covers) = (OpenAs::Fresh, Leased::default());
         let view = self.node(node)?.view;
@@ -148,26 +148,12 @@ impl Fs {
         open.is_changed.store(true, Ordering::Relaxed);
         // Of a user whose rights are looked at the change itself takes them.
         if how.strips_rights && self.user.is_none() {
-            self.strip_rights(&open.file)?;
+            self.done(open.file.strip_rights())?;
         }
         self.done(if how.appends { open.file.append(data) } else { open.file.write_at(offset, data) })?;
         let len = u32::try_from(data.len()).map_err(|_too_long| number::EINVAL)?;
         reply.out.u32(len).u32(0);
         Ok(())
-    }
-
-    /// Takes set-user-id from a file, and set-group-id if it is a program of its group.
-    pub(super) fn strip_rights(&self, file: &File) -> Done {
-        const SET_USER_ID: u32 = 0o4000;
-        const SET_GROUP_ID: u32 = 0o2000;
-        const GROUP_EXECUTES: u32 = 0o010;
-        let mode = file.mode() & 0o7777;
-        let of_group = if mode & GROUP_EXECUTES != 0 { SET_GROUP_ID } else { 0 };
-        let left = mode & !(SET_USER_ID | of_group);
-        if left == mode {
-            return Ok(());
-        }
-        self.done(file.unchecked().set_attrs(&SetAttrs { mode: Some(left), ..SetAttrs::KEEP }))
     }
 
     /// Records when the file was changed, so that whoever opens it now sees it.

@@ -69,7 +69,7 @@ fn cut(path: *const c_char, len: off_t) -> Told<c_int> {
             Ok(opened) => opened,
             Err(errno) => return Some(Err(errno)),
         };
-        if stat.permissions & 0o6000 != 0 {
+        if stat.permissions & attrs::SET_IDS != 0 {
             return None;
         }
         let done = file.set_len(len);
