@@ -4,6 +4,7 @@ use crate::at::At;
 use crate::batch::Batch;
 use crate::client::{Core, unexpected};
 use crate::gathered::Gathered;
+use crate::later::Unawaited;
 use crate::object::Object;
 use crate::oids::Oids;
 use crate::pool::{attr_by, attr_names_by, done, done_by};
@@ -18,7 +19,7 @@ use dolmen_codec::pool::{
 };
 use dolmen_codec::quota::{Limits, Report};
 use dolmen_codec::verb::ReadAt;
-use dolmen_codec::{Way, now};
+use dolmen_codec::{Answer, Ask, Request, Way, now};
 use dolmen_types::{
     ContNo, Epoch, Error, Invalid, Label, ObjectClass, ObjectType, Oid, PropId, PropValue, Props, Result,
     Uuid,
@@ -119,13 +120,29 @@ impl Container {
     /// keep locks from; those of the transport.
     pub fn lock(&self, ask: &LockAsk) -> Result<LockReply> {
         self.check_handle()?;
-        match self
-            .core()
-            .ask_pool(self.core().read_id(), || PoolVerb::Lock(self.no(), Box::new(ask.clone())))?
-        {
-            PoolReply::Lock(told) => Ok(told),
-            _ => Err(unexpected()),
-        }
+        let make = || PoolVerb::Lock(self.no(), Box::new(ask.clone()));
+        told_of_lock(self.core().ask_pool(self.core().read_id(), make)?)
+    }
+
+    /// Whether what is asked of its engine begins in the order in which it is asked, as long as the connection lasts; else that is so
+    /// for locks alone.
+    #[must_use]
+    pub fn is_in_order(&self) -> bool {
+        self.core().transport().is_in_order()
+    }
+
+    /// As [`Container::lock`], without waiting: what is asked of the same engine after this comes after it as long as the connection
+    /// lasts. It goes with that, or when it is sent by [`LockAsked::send`].
+    #[must_use]
+    pub fn ask_lock(&self, ask: LockAsk) -> LockAsked {
+        let core = self.core();
+        let verb = PoolVerb::Lock(self.no(), Box::new(ask));
+        let make = || Request {
+            token: 0,
+            head: core.head(core.read_id(), core.map().version),
+            ask: Ask::Pool(verb),
+        };
+        LockAsked(self.check_handle().and_then(|()| Unawaited::ask(core, make)))
     }
 
     /// Asks for its files by way of the engine, which needs no right to its objects. REQUIRES: the engine says that it answers.
@@ -687,6 +704,40 @@ impl Container {
     async fn done_by(&self, way: Way, make: impl FnMut() -> PoolVerb<'static>) -> Result<()> {
         self.check_handle()?;
         done_by(self.core(), way, make).await
+    }
+}
+
+/// A question about locks that nobody waits for. Who drops it does not hear the answer.
+#[derive(Debug)]
+pub struct LockAsked(Result<Unawaited>);
+
+impl LockAsked {
+    /// Sees that it is on its way.
+    pub fn send(&self) {
+        if let Ok(asked) = &self.0 {
+            asked.send();
+        }
+    }
+
+    /// Looks whether it is answered; `None` if it is not.
+    ///
+    /// # Errors
+    /// As [`Container::lock`].
+    pub fn told(&mut self) -> Option<Result<LockReply>> {
+        match &mut self.0 {
+            Err(error) => Some(Err(error.clone())),
+            Ok(asked) => Some(asked.answer()?.and_then(|answer| match answer {
+                Answer::Pool(reply) => told_of_lock(reply),
+                Answer::Target(_) => Err(unexpected()),
+            })),
+        }
+    }
+}
+
+fn told_of_lock(reply: PoolReply) -> Result<LockReply> {
+    match reply {
+        PoolReply::Lock(told) => Ok(told),
+        _ => Err(unexpected()),
     }
 }
 

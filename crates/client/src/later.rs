@@ -5,8 +5,8 @@
 //! Invariants: the lock is not held while the transport is asked; an answer that nobody wants any more is dropped.
 
 use crate::client::Core;
-use dolmen_codec::{Outcome, QueueId, Request, Transport, give_way};
-use dolmen_types::Result;
+use dolmen_codec::{Answer, Outcome, QueueId, Request, Transport, give_way};
+use dolmen_types::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -42,8 +42,8 @@ impl Later {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a question for which there is room.
-    fn send(&self, mut request: Request<'static>) -> Result<Asked<'_>> {
+    /// Sends a question for which there is room; its token.
+    fn send(&self, mut request: Request<'static>) -> Result<u64> {
         let mut state = self.lock();
         let queue = match state.queue {
             Some(queue) => queue,
@@ -56,7 +56,7 @@ impl Later {
         drop(state);
         request.token = token;
         self.transport.submit(queue, request);
-        Ok(Asked { later: self, token })
+        Ok(token)
     }
 
     /// Takes in what has come; how many answers that are.
@@ -86,6 +86,57 @@ impl Asked<'_> {
     /// The answer, if it is there.
     fn answer(&self) -> Option<Outcome> {
         self.later.lock().asked.get_mut(&self.token)?.take()
+    }
+}
+
+/// A question to whose answer its asker comes back, or does not.
+pub(crate) struct Unawaited {
+    core: Arc<Core>,
+    token: u64,
+}
+
+impl Unawaited {
+    /// Asks if there is room for it: before whatever is asked after it of the same engine.
+    ///
+    /// # Errors
+    /// `Busy` if there is none.
+    pub(crate) fn ask(core: &Arc<Core>, make: impl FnOnce() -> Request<'static>) -> Result<Self> {
+        if !core.may_send() {
+            return Err(Error::Busy);
+        }
+        let token = core.later().send(make()).inspect_err(|_| core.was_answered(1))?;
+        Ok(Self { core: Arc::clone(core), token })
+    }
+
+    /// What was sent may be in a buffer still.
+    pub(crate) fn send(&self) {
+        self.core.transport().flush();
+    }
+
+    /// What it was answered, told once; `None` if that is not there yet.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub(crate) fn answer(&mut self) -> Option<Result<Answer>> {
+        let take = || self.core.later().lock().asked.get_mut(&self.token)?.take();
+        let outcome = take().or_else(|| {
+            self.core.drive_later();
+            take()
+        })?;
+        Some(outcome.result)
+    }
+}
+
+impl Drop for Unawaited {
+    fn drop(&mut self) {
+        let gone = self.core.later().lock().asked.remove(&self.token);
+        drop(gone);
+    }
+}
+
+impl core::fmt::Debug for Unawaited {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Unawaited").field("token", &self.token).finish_non_exhaustive()
     }
 }
 
@@ -125,7 +176,8 @@ impl Core {
             give_way().await;
             self.drive_later();
         }
-        let asked = later.send(make()).inspect_err(|_| self.was_answered(1))?;
+        let token = later.send(make()).inspect_err(|_| self.was_answered(1))?;
+        let asked = Asked { later, token };
         loop {
             give_way().await;
             if let Some(outcome) = asked.answer() {

@@ -60,7 +60,7 @@ pub use array::{Array, ArrayPart, ArrayRead, ArrayStat};
 pub use at::At;
 pub use batch::Batch;
 pub use client::Options;
-pub use container::Container;
+pub use container::{Container, LockAsked};
 pub use event::{Callback, Event, EventId, EventQueue, Output, Wait};
 pub use gathered::{Gathered, Leased};
 pub use kv::{Kv, PutCond};

@@ -123,13 +123,22 @@ pub trait Transport: Send + Sync {
     /// Closes a queue; what is under way on it is finished and dropped.
     fn close_queue(&self, queue: QueueId);
 
-    /// Sends a request whose outcome goes to `queue`.
+    /// Sends a request whose outcome goes to `queue`: at the latest when something is asked that waits, or somebody polls.
     fn submit(&self, queue: QueueId, request: Request<'static>);
+
+    /// Sends what was submitted and waits in a buffer.
+    fn flush(&self) {}
 
     /// As `call`, of a read of the present: with a lease on what it has looked at, if there are any. Whoever gets one has to see
     /// to it that whoever drives the transport looks for pushes, else it ends after its term.
     fn call_leased(&self, request: Request<'_>) -> (Outcome, Option<Lease>) {
         (self.call(request), None)
+    }
+
+    /// Whether one engine has all that may be asked, and begins with it in the order in which it was asked, for as long as the
+    /// connection to it lasts.
+    fn is_in_order(&self) -> bool {
+        false
     }
 
     /// Takes note of an epoch that a client has seen at another engine: transactions begin above it.

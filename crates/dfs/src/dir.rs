@@ -262,11 +262,11 @@ impl Dir {
         // The node is in the table, and open, before the entry exists, so that whoever unlinks it sees it so.
         let home = Home { slot: slot.clone(), parent };
         let (node, _) = mount.nodes.find_or_add(inode.oid, || Node::new(mount, inode, home));
-        let in_use = match inode.kind {
-            FileKind::File => InUse::told(&node, true)?.0,
-            _ => InUse::new(&node)?,
-        };
-        match mount.insert(dir, &slot, inode, beside) {
+        let in_use = InUse::new(&node)?;
+        let telling = node.begin_to_tell()?;
+        let made = mount.insert(dir, &slot, inode, beside);
+        let told = telling.map_or(Ok(()), |telling| node.end_telling(telling));
+        match made.and(told) {
             Ok(()) => Ok(in_use),
             Err(error) => {
                 node.take_pending_mtime();

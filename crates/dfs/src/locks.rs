@@ -6,9 +6,9 @@
 use crate::error::Result;
 use crate::mount::Dfs;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use dolmen_client::Container;
 pub use dolmen_client::lock;
 use dolmen_client::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange, LockReply, Ranges};
+use dolmen_client::{Container, LockAsked};
 use dolmen_types::{Oid, Uuid};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -55,7 +55,22 @@ pub struct Locks {
 struct Own {
     by_owner: BTreeMap<LockOwner, (u32, Ranges)>,
     lost: usize,
+    /// What owners have given back that nobody has waited for.
+    freeing: Vec<(LockOwner, LockAsked)>,
 }
+
+/// A range that is asked for.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    who: LockOwner,
+    range: LockRange,
+    asked: LockAsked,
+}
+
+/// Answers that nobody has waited for are looked at when there are so many, so that a look takes in several.
+const FREEING_LOOK: usize = 8;
+/// With so many under way whoever frees something waits for the answer.
+const FREEING_MAX: usize = 64;
 
 impl Locks {
     /// None yet. `holder` is a random number that nobody else knows.
@@ -96,17 +111,23 @@ impl Locks {
 
     fn set_by(&self, action: LockAction, who: LockOwner, pid: u32, range: LockRange) -> Result<Locked> {
         let mut own = self.own();
+        self.wait_for_freed(&mut own, who)?;
         let told = self.ask(&mut own, action, who, pid, range)?;
         if told == Locked::Done {
-            let (old_pid, ranges) = own.by_owner.entry(who).or_default();
-            *old_pid = pid;
-            ranges.set(range);
-            if ranges.is_empty() {
-                own.by_owner.remove(&who);
-            }
-            self.count.store(own.by_owner.len(), Ordering::Release);
+            self.note(&mut own, who, pid, range);
         }
         Ok(told)
+    }
+
+    /// Takes note of what is done.
+    fn note(&self, own: &mut Own, who: LockOwner, pid: u32, range: LockRange) {
+        let (old_pid, ranges) = own.by_owner.entry(who).or_default();
+        *old_pid = pid;
+        ranges.set(range);
+        if ranges.is_empty() {
+            own.by_owner.remove(&who);
+        }
+        self.count.store(own.by_owner.len(), Ordering::Release);
     }
 
     /// Says what stands against a lock.
@@ -128,6 +149,85 @@ impl Locks {
         self.set(who, 0, LockRange::whole(LockKind::Free)).map(drop)
     }
 
+    /// Asks for a range without waiting. What came of it is for [`Locks::told`].
+    ///
+    /// REQUIRES: the owner has given nothing back that is under way.
+    pub(crate) fn set_soon(&self, who: LockOwner, range: LockRange) -> Setting {
+        let has_some = !self.own().by_owner.is_empty();
+        Setting {
+            who,
+            range,
+            asked: self.cont.ask_lock(self.question(has_some, LockAction::Set, who, 0, range)),
+        }
+    }
+
+    /// Whether what was asked for is known to be locked.
+    pub(crate) fn told(&self, mut setting: Setting) -> bool {
+        let is_done = matches!(setting.asked.told(), Some(Ok(LockReply::Done)));
+        if is_done {
+            self.note(&mut self.own(), setting.who, 0, setting.range);
+        }
+        is_done
+    }
+
+    /// As [`Locks::free`], without waiting for the engine, which does it before whatever it is asked after this. Tells owners for
+    /// whom that could not be done before: they have to be freed anew.
+    pub(crate) fn free_soon(&self, who: LockOwner) -> Vec<LockOwner> {
+        let mut own = self.own();
+        if own.by_owner.contains_key(&who) {
+            let free = LockRange::whole(LockKind::Free);
+            let asked = self.cont.ask_lock(self.question(true, LockAction::Set, who, 0, free));
+            asked.send();
+            own.by_owner.remove(&who);
+            self.count.store(own.by_owner.len(), Ordering::Release);
+            own.freeing.push((who, asked));
+        }
+        let failed = if own.freeing.len() < FREEING_LOOK { Vec::new() } else { own.take_failed() };
+        if own.freeing.len() >= FREEING_MAX {
+            // Ignored: what has failed is told of each that is under way.
+            let _heard = self.hear(&own);
+        }
+        failed
+    }
+
+    /// Frees anew what could not be freed.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn free_again(&self, who: LockOwner) -> Result<()> {
+        if self.own().by_owner.contains_key(&who) {
+            // It was taken since.
+            return Ok(());
+        }
+        self.set_by(LockAction::Set, who, 0, LockRange::whole(LockKind::Free)).map(drop)
+    }
+
+    /// Those whose locks could not be freed without waiting.
+    pub(crate) fn unfreed(&self) -> Vec<LockOwner> {
+        self.own().take_failed()
+    }
+
+    /// Has the engine answer everything that it was asked before.
+    fn hear(&self, own: &Own) -> Result<()> {
+        let Some((who, _)) = own.freeing.first() else { return Ok(()) };
+        let question = self.question(false, LockAction::Renew, *who, 0, LockRange::whole(LockKind::Free));
+        self.cont.lock(&question)?;
+        Ok(())
+    }
+
+    /// Before an owner asks for something again: what he has given back is not to come after that.
+    fn wait_for_freed(&self, own: &mut Own, who: LockOwner) -> Result<()> {
+        while let Some(at) = own.freeing.iter().position(|(of, _)| *of == who) {
+            if own.freeing[at].1.told().is_some() {
+                // Whatever became of it: the next question says what he has.
+                own.freeing.swap_remove(at);
+            } else {
+                self.hear(own)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Says that the mount is there, if it has any locks: to be called every [`RENEW_NS`](dolmen_client::lock::RENEW_NS). How
     /// many owners have lost theirs since the last call, because somebody else got them while the mount was silent.
     ///
@@ -147,9 +247,11 @@ impl Locks {
     /// Those of the store.
     pub fn leave(&self) -> Result<()> {
         let mut own = self.own();
-        let Some((&who, _)) = own.by_owner.first_key_value() else { return Ok(()) };
+        let has_some = own.by_owner.keys().chain(own.freeing.iter().map(|(who, _)| who)).next().copied();
+        let Some(who) = has_some else { return Ok(()) };
         self.cont.lock(&self.question(true, LockAction::Leave, who, 0, LockRange::whole(LockKind::Free)))?;
         own.by_owner.clear();
+        own.freeing.clear();
         self.count.store(0, Ordering::Release);
         Ok(())
     }
@@ -210,5 +312,21 @@ impl Locks {
         }
         self.count.store(own.by_owner.len(), Ordering::Release);
         Ok(())
+    }
+}
+
+impl Own {
+    /// Takes out what is answered; those for whom it could not be done.
+    fn take_failed(&mut self) -> Vec<LockOwner> {
+        let mut failed = Vec::new();
+        self.freeing.retain_mut(|(who, asked)| match asked.told() {
+            None => true,
+            // An engine that has forgotten it has forgotten all.
+            Some(told) => {
+                failed.extend(told.is_err().then_some(*who));
+                false
+            }
+        });
+        failed
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::error::{Error, Result};
 use crate::layout::inode::FileKind;
-use crate::locks::{LockOwner, Locked, Locks};
+use crate::locks::{LockOwner, Locked, Locks, Setting};
 use crate::mount::Mount;
 use crate::node::{Home, Node, Slot};
 use crate::orphans::{Kept, kept, random};
@@ -55,6 +55,13 @@ impl Drop for Alone<'_> {
     }
 }
 
+/// The lock of a file that is being made, which is asked for before that is.
+pub(crate) struct Telling {
+    locks: Arc<Locks>,
+    setting: Setting,
+    is_first: bool,
+}
+
 /// The last name of a file, on its way out.
 #[derive(Default)]
 pub(crate) struct Leaving<'a> {
@@ -90,7 +97,8 @@ impl Opens {
             return Some(Arc::clone(locks));
         }
         let locks = Arc::new(Locks::of(mount.container.clone(), random()?.0));
-        *asker = Some((process, Arc::clone(&locks)));
+        // What a parent has asked is not its child's to drop: a thread may hold what guards it, for ever.
+        core::mem::forget(asker.replace((process, Arc::clone(&locks))));
         Some(locks)
     }
 
@@ -104,6 +112,7 @@ impl Opens {
     /// Takes the lock of a file that is open here; whether it was got: not where nobody keeps locks, or there are too many.
     fn take(&self, mount: &Mount, file: Oid) -> Result<bool> {
         let Some(locks) = self.locks(mount) else { return Ok(false) };
+        self.free_owed(&locks);
         let (since_ns, is_first) = (mount.monotonic_ns(), locks.is_empty());
         loop {
             let mut told = locks.set(owner(file), 0, LockRange::whole(LockKind::Read));
@@ -132,9 +141,30 @@ impl Opens {
         }
     }
 
+    /// Asks for the lock of a file that is about to be made, without waiting; `None` where the file may be there before the lock is.
+    fn take_soon(&self, mount: &Mount, file: Oid) -> Option<Telling> {
+        let locks = mount.container.is_in_order().then(|| self.locks(mount))??;
+        self.free_owed(&locks);
+        let is_first = locks.is_empty();
+        let setting = locks.set_soon(owner(file), LockRange::whole(LockKind::Read));
+        Some(Telling { locks, setting, is_first })
+    }
+
+    /// Nobody waits for the answer: who removes the file in that moment leaves it to the list of files without a name.
     fn give_back(&self, locks: &Locks, file: Oid) {
-        if locks.free(owner(file)).is_err() {
-            self.owed().push(file);
+        let failed = locks.free_soon(owner(file));
+        if !failed.is_empty() {
+            self.owed().extend(failed.iter().map(|who| who.oid));
+        }
+    }
+
+    /// Gives back what could not be.
+    fn free_owed(&self, locks: &Locks) {
+        let owed = core::mem::take(&mut *self.owed());
+        for (at, file) in owed.iter().enumerate() {
+            if locks.free_again(owner(*file)).is_err() {
+                return self.owed().extend(&owed[at..]);
+            }
         }
     }
 
@@ -160,9 +190,8 @@ impl Opens {
     /// Tells the engine that this mount is there, and what it has open if that was forgotten; whether there is anything to tell.
     pub(crate) fn renew(&self) -> bool {
         let Some(locks) = self.own() else { return false };
-        for file in core::mem::take(&mut *self.owed()) {
-            self.give_back(&locks, file);
-        }
+        self.owed().extend(locks.unfreed().iter().map(|who| who.oid));
+        self.free_owed(&locks);
         // Ignored: it is told with the next file.
         let _later = locks.renew();
         !locks.is_empty()
@@ -277,6 +306,31 @@ impl Node {
             self.untell();
         }
         looked.map(|()| true)
+    }
+
+    /// As [`Node::tell_open`], of a file that is about to be made, without waiting for the answer if that can be.
+    pub(crate) fn begin_to_tell(&self) -> Result<Option<Telling>> {
+        let mount = &self.mount;
+        if self.kind != FileKind::File || !mount.tells_opens || !mount.knows_opens() {
+            return Ok(None);
+        }
+        let telling = mount.opens.take_soon(mount, self.oid);
+        if telling.is_none() {
+            self.tell_open(true)?;
+        }
+        Ok(telling)
+    }
+
+    /// It is made. What was not told before that is told now, as of a file that was there.
+    pub(crate) fn end_telling(&self, telling: Telling) -> Result<()> {
+        if !telling.locks.told(telling.setting) {
+            return self.tell_open(false).map(drop);
+        }
+        *self.told_open() = true;
+        if telling.is_first {
+            self.mount.holder.wake();
+        }
+        Ok(())
     }
 
     /// The same when it is open no more.

@@ -3,6 +3,7 @@
 //! Invariants: as those of a hello; a refusal says which versions are spoken, too.
 
 use super::{BadFrame, VERSION, VERSION_MIN, Version};
+use crate::lock::LockFamily;
 use crate::pool::{OpenFor, PoolVerb};
 use core::fmt;
 use dolmen_types::limits::LABEL_BYTES_MAX;
@@ -184,6 +185,7 @@ impl Welcome {
             PoolVerb::ContOpen(_, wanted) => self.knows(*wanted),
             PoolVerb::ContQuota(_) | PoolVerb::ContSetQuota(..) => self.knows_quota(),
             PoolVerb::Share(_) => self.knows_charged(),
+            PoolVerb::Lock(_, ask) => ask.family != LockFamily::Open || self.features & FEATURE_LEASES != 0,
             PoolVerb::Admit { limited, .. } => limited.is_empty() || self.knows_charged(),
             _ => true,
         }

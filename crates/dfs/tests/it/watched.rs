@@ -26,6 +26,8 @@ pub(crate) struct Watched {
     trap: Mutex<Option<Trap>>,
     /// Who keeps locks, if anybody does.
     keeper: Option<Keeper>,
+    /// Guards what nobody has waited for, and its answers.
+    answered: Mutex<Vec<(QueueId, Outcome)>>,
     /// Why nothing is carried out at present, if nothing is.
     refuses: Box<dyn Fn() -> Option<Error> + Send + Sync>,
 }
@@ -41,7 +43,8 @@ impl Watched {
         refuses: impl Fn() -> Option<Error> + Send + Sync + 'static,
     ) -> Self {
         let requests = AtomicU64::new(0);
-        Self { inner, requests, trap: Mutex::new(None), keeper: None, refuses: Box::new(refuses) }
+        let answered = Mutex::default();
+        Self { inner, requests, trap: Mutex::new(None), keeper: None, answered, refuses: Box::new(refuses) }
     }
 
     /// One that keeps locks, as a daemon does.
@@ -83,7 +86,7 @@ impl Watched {
         all.held.iter().filter(|held| held.on.0 == oid).count()
     }
 
-    /// Requests so far.
+    /// Requests so far whose answers somebody has waited for.
     pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
@@ -184,12 +187,9 @@ impl Watched {
     }
 }
 
-impl Transport for Watched {
-    fn call(&self, request: Request<'_>) -> Outcome {
-        if let Some(error) = (self.refuses)() {
-            return request.refused(error);
-        }
-        self.requests.fetch_add(1, Ordering::Relaxed);
+impl Watched {
+    /// Carries a request out, unless somebody is to act before or says otherwise.
+    fn act_on(&self, request: Request<'_>) -> Outcome {
         let trap = self.trap.lock().unwrap().take_if(|trap| (trap.is_it)(&request.ask));
         let Some(trap) = trap else { return self.carry_out(request) };
         if !trap.is_before {
@@ -202,6 +202,20 @@ impl Transport for Watched {
             Err(error) => request.refused(error),
         }
     }
+}
+
+impl Transport for Watched {
+    fn call(&self, request: Request<'_>) -> Outcome {
+        if let Some(error) = (self.refuses)() {
+            return request.refused(error);
+        }
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.act_on(request)
+    }
+
+    fn is_in_order(&self) -> bool {
+        self.keeper.is_some()
+    }
 
     fn open_queue(&self) -> Result<QueueId> {
         self.inner.open_queue()
@@ -212,10 +226,21 @@ impl Transport for Watched {
     }
 
     fn submit(&self, queue: QueueId, request: Request<'static>) {
-        self.inner.submit(queue, request);
+        if self.keeper.is_none() || !matches!(request.ask, Ask::Pool(PoolVerb::Lock(..))) {
+            return self.inner.submit(queue, request);
+        }
+        let outcome = match (self.refuses)() {
+            Some(error) => request.refused(error),
+            None => self.act_on(request),
+        };
+        self.answered.lock().unwrap().push((queue, outcome));
     }
 
     fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
-        self.inner.poll(queue, wait, out);
+        let answered =
+            self.answered.lock().unwrap().extract_if(.., |(of, _)| *of == queue).collect::<Vec<_>>();
+        let is_waited_for = wait && answered.is_empty();
+        out.extend(answered.into_iter().map(|(_, outcome)| outcome));
+        self.inner.poll(queue, is_waited_for, out);
     }
 }

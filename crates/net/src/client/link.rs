@@ -342,6 +342,10 @@ impl Link {
         self.inner.submit(pool, queue.0 as usize, request);
     }
 
+    pub(super) fn flush(&self) {
+        self.look(State::flush);
+    }
+
     pub(super) fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
         self.inner.poll(queue.0 as usize, wait, out);
     }

@@ -510,6 +510,10 @@ impl Transport for Remote {
         }
     }
 
+    fn is_in_order(&self) -> bool {
+        self.spread.is_none()
+    }
+
     fn open_queue(&self) -> Result<QueueId> {
         match &self.spread {
             None => self.home.open_queue(),
@@ -528,6 +532,13 @@ impl Transport for Remote {
         match &self.spread {
             None => self.home.submit(queue, request),
             Some(spread) => spread.submit(&self.home, queue, request),
+        }
+    }
+
+    fn flush(&self) {
+        match &self.spread {
+            None => self.home.link().flush(),
+            Some(_) => self.links().iter().for_each(Link::flush),
         }
     }
 
