@@ -1,6 +1,7 @@
-//! Attributes of files that are set without the kernel, where the caller owns the file, and extended ones of users.
+//! Attributes of files and directories that are set without the kernel, where the caller owns them, and extended ones of users.
 //!
-//! Directories are the kernel's, which knows what is mounted over them.
+//! Whether something is mounted on a directory the kernel is asked first: then it is the kernel's. So it is where nobody would tell
+//! the kernel that it may be passed through no more.
 
 use crate::mounts::Mounted;
 use crate::names::{Told, sure};
@@ -8,7 +9,7 @@ use crate::open::Open;
 use crate::place::Place;
 use crate::settle;
 use crate::state::state;
-use core::ffi::c_int;
+use core::ffi::{CStr, c_int};
 use dolmen_dfs::{Error, FileKind, Obj, Rights, SetAttrs, SetTime, Stat, Time, XattrCond};
 use libc::{mode_t, timespec, timeval};
 
@@ -23,9 +24,10 @@ pub(crate) struct Subject<'a> {
     place: Option<&'a Place<'a>>,
 }
 
-/// Does something with the file at a place; with a symbolic link if `or_link`.
+/// Does something with the file or directory at a place, which `from` and `path` lead to; with a symbolic link if `or_link`.
 pub(crate) fn at<'a, T>(
     place: &'a Place<'a>,
+    (from, path): (c_int, &CStr),
     or_link: bool,
     act: impl FnOnce(&Subject<'a>) -> Told<T>,
 ) -> Told<T> {
@@ -37,6 +39,7 @@ pub(crate) fn at<'a, T>(
     match stat.kind {
         FileKind::File => {}
         FileKind::Symlink if or_link => {}
+        FileKind::Directory if place.mount.heard.has_leases() && !place.is_mounted_over(from, path) => {}
         _ => return None,
     }
     act(&Subject { obj, stat, mount: &place.mount, place: Some(place) })
@@ -82,12 +85,18 @@ impl Subject<'_> {
         self.set(&SetAttrs { mode: Some(mode & 0o7777), ..SetAttrs::KEEP })
     }
 
-    /// As chown(2), for root.
+    /// As chown(2): for root, and for the owner who gives it to a group that he is in.
     pub(crate) fn set_owner(&self, uid: u32, gid: u32) -> Told<c_int> {
         let given = |id: u32| (id != u32::MAX).then_some(id);
         let (uid, gid) = (given(uid), given(gid));
+        // Who loses such a bit, and who keeps it, is the kernel's to say.
         let is_plain = self.stat.kind == FileKind::Symlink || self.stat.permissions & SET_IDS == 0;
-        if state().user().0 != 0 || !is_plain || (uid.is_none() && gid.is_none()) {
+        let may_give = || {
+            let cred = state().cred();
+            let is_in = |gid: u32| gid == self.stat.gid || gid == cred.gid || cred.groups.contains(&gid);
+            cred.uid == self.stat.uid && uid.is_none_or(|uid| uid == cred.uid) && gid.is_none_or(is_in)
+        };
+        if !is_plain || (uid.is_none() && gid.is_none()) || state().user().0 != 0 && !may_give() {
             return None;
         }
         self.set(&SetAttrs { uid, gid, ..SetAttrs::KEEP })

@@ -10,7 +10,7 @@
 //! - [`stream`] is a directory that is listed.
 //! - [`attrs`] sets attributes of files, and [`rights`] says what these let the process do.
 //! - [`heard`] remembers what was found of names under leases, and listens for who changes it.
-//! - [`mounts`] finds mounts and connects to their pools; [`calls`] has the functions that programs call.
+//! - [`mounts`] finds mounts and connects to their pools, and [`why`] says why it does not; [`calls`] has the functions that programs call.
 //!
 //! What cannot be taken, or fails, is handed on: the mount gives the answer, and the number of the error.
 //!
@@ -37,3 +37,4 @@ mod stat;
 mod state;
 mod stream;
 mod system;
+mod why;

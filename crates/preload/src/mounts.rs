@@ -7,18 +7,19 @@ use crate::heard::Heard;
 use crate::place::STATX_MNT_ID_UNIQUE;
 use crate::state::{settings, state};
 use crate::system;
+use crate::why::{Unreached, Why};
 use core::ffi::{CStr, c_int};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use dolmen_client::{ContName, OpenFor, Options, Pool};
 use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_dfs::{Dfs, Dir, Leased, MountOptions};
-use dolmen_env::{Clock as _, MOUNT_TYPE, PerProcess, RealClock};
+use dolmen_env::{Clock as _, MOUNT_TYPE, RealClock};
 use dolmen_net::client::{LinkOptions, reach};
 use dolmen_types::{Credentials, Head, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Mounts that are remembered; more are looked at anew.
@@ -93,27 +94,46 @@ enum Known {
 /// All that are known to this process.
 #[derive(Default)]
 pub(crate) struct Mounts {
+    /// Guards: why nothing is taken, as far as is known; taken alone.
+    why: Mutex<Option<Why>>,
+    /// The kernel does not tell mounts from each other.
+    is_old_kernel: AtomicBool,
     /// Guards: the map; taken alone.
     known: RwLock<BTreeMap<u64, Arc<Known>>>,
     /// Guards: nothing; held while a connection is made, so that one thread does.
     connecting: Mutex<()>,
 }
 
-// Guards: the process's own descriptors in the library; taken alone.
-static OWN: PerProcess<Mutex<BTreeSet<c_int>>> = PerProcess::new(Mutex::default);
+/// Own descriptors have lower numbers: a program that has more open than this has the kernel close what is the library's.
+const OWN_FD_MAX: usize = 65_536;
+
+// A bit for each descriptor that the library itself uses: to be looked at without a lock, since a signal may come in between.
+static OWN: [AtomicU64; OWN_FD_MAX / 64] = [const { AtomicU64::new(0) }; OWN_FD_MAX / 64];
 /// Whether there are any.
 static HAS_OWN: AtomicBool = AtomicBool::new(false);
 
 /// Whether the library itself uses a descriptor.
 pub(crate) fn is_own(fd: c_int) -> bool {
-    HAS_OWN.load(Ordering::Relaxed) && OWN.get().lock().unwrap_or_else(PoisonError::into_inner).contains(&fd)
+    HAS_OWN.load(Ordering::Relaxed)
+        && usize::try_from(fd)
+            .ok()
+            .and_then(|at| Some(OWN.get(at / 64)?.load(Ordering::Relaxed) >> (at % 64) & 1 == 1))
+            .unwrap_or(false)
 }
 
-/// All descriptors that the library itself uses.
-pub(crate) fn own() -> BTreeSet<c_int> {
-    match HAS_OWN.load(Ordering::Relaxed) {
-        true => OWN.get().lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        false => BTreeSet::new(),
+/// All descriptors that the library itself uses, in their order.
+pub(crate) fn own() -> impl Iterator<Item = c_int> {
+    let used = OWN.iter().enumerate().filter(|(_, bits)| bits.load(Ordering::Relaxed) != 0);
+    let numbers = used.flat_map(|(at, _)| at * 64..(at + 1) * 64);
+    numbers.filter_map(|at| c_int::try_from(at).ok()).filter(|fd| is_own(*fd))
+}
+
+/// It uses none any more; in a forked child none of its parent's.
+pub(crate) fn forget_own() {
+    if HAS_OWN.swap(false, Ordering::Relaxed) {
+        OWN.iter()
+            .filter(|bits| bits.load(Ordering::Relaxed) != 0)
+            .for_each(|bits| bits.store(0, Ordering::Relaxed));
     }
 }
 
@@ -124,8 +144,7 @@ pub(crate) fn abandon() {
         crate::state::turn_off();
         mounts().stop_listening();
         mounts().forget();
-        OWN.get().lock().unwrap_or_else(PoisonError::into_inner).clear();
-        HAS_OWN.store(false, Ordering::Relaxed);
+        forget_own();
     });
 }
 
@@ -191,7 +210,7 @@ impl Mounts {
         }
         let id = found.stx_mnt_id;
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
-        let known = known.unwrap_or_else(|| self.keep(id, look(dir, path)));
+        let known = known.unwrap_or_else(|| self.keep(id, self.look(dir, path)));
         match &*known {
             Known::Foreign => None,
             Known::Connected(mounted) => Some(Arc::clone(mounted)),
@@ -213,7 +232,54 @@ impl Mounts {
         known
     }
 
-    fn connect(&self, id: u64, said: &Announced, root: &std::path::Path) -> Option<Arc<Mounted>> {
+    /// What a mount says of itself.
+    fn look(&self, dir: c_int, path: &CStr) -> Known {
+        match announced(dir, path) {
+            Some(Ok(known)) => known,
+            Some(Err(why)) => {
+                self.note(why);
+                Known::Foreign
+            }
+            None => Known::Foreign,
+        }
+    }
+
+    /// Notes why a mount is left alone. The last reason is told.
+    fn note(&self, why: Why) {
+        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    /// Notes that the kernel gives mounts no numbers of their own.
+    pub(crate) fn note_old_kernel(&self) {
+        self.is_old_kernel.store(true, Ordering::Relaxed);
+    }
+
+    /// Why nothing was taken.
+    pub(crate) fn why(&self) -> Why {
+        if settings().is_off {
+            return Why::Off;
+        }
+        if let Some(why) = self.why.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return why;
+        }
+        if crate::state::is_off() {
+            return Why::Another;
+        }
+        if self.is_old_kernel.load(Ordering::Relaxed) {
+            return Why::OldKernel;
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let waits = known.values().find_map(|known| match &**known {
+            Known::Announced { root, calls, .. } => {
+                Some(Why::Few { root: root.clone(), calls: calls.load(Ordering::Relaxed) })
+            }
+            Known::Connected(_) => Some(Why::Handed),
+            Known::Foreign => None,
+        });
+        waits.unwrap_or(Why::NoMount)
+    }
+
+    fn connect(&self, id: u64, said: &Announced, root: &Path) -> Option<Arc<Mounted>> {
         let connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
         match known.as_deref() {
@@ -224,8 +290,10 @@ impl Mounts {
         // Programs count on low numbers.
         let low = system::low_numbers();
         let before = descriptors();
-        let made = system::is_itself().then(|| reached(said)).flatten();
-        let made = made.map(|(heard, dfs, listed)| {
+        let reached = if system::is_itself() { reached(said) } else { Err(Unreached::NotItself) };
+        let reached =
+            reached.inspect_err(|why| self.note(Why::Unreached { root: root.into(), why: why.clone() }));
+        let made = reached.ok().map(|(heard, dfs, listed)| {
             let root = root.as_os_str().as_bytes();
             Arc::new(Mounted {
                 id,
@@ -250,49 +318,60 @@ impl Mounts {
     }
 }
 
-/// What a mount says of itself.
-fn look(dir: c_int, path: &CStr) -> Known {
-    announced(dir, path).unwrap_or(Known::Foreign)
-}
-
-fn announced(dir: c_int, path: &CStr) -> Option<Known> {
+/// What a mount says of itself, or why it says nothing; `None` if it is none of ours.
+fn announced(dir: c_int, path: &CStr) -> Option<Result<Known, Why>> {
     let number = system::statx(dir, path, libc::AT_STATX_DONT_SYNC, libc::STATX_MNT_ID).ok()?.stx_mnt_id;
     let mount = dolmen_env::mounted_as(number).ok()??;
-    if mount.kind != MOUNT_TYPE || mount.root.as_os_str() != "/" {
+    if mount.kind != MOUNT_TYPE {
         return None;
     }
-    let path = CString::new(mount.dir.as_os_str().as_bytes()).ok()?;
+    if mount.root.as_os_str() != "/" {
+        return Some(Err(Why::Part(mount.dir)));
+    }
+    let said = said_by(&mount.dir);
+    Some(match said {
+        Some(said) => Ok(Known::Announced { said, root: mount.dir, calls: AtomicU32::new(0) }),
+        None => Err(Why::Silent(mount.dir)),
+    })
+}
+
+fn said_by(root: &Path) -> Option<Announced> {
+    let path = CString::new(root.as_os_str().as_bytes()).ok()?;
     let about = String::from_utf8(system::attribute(&path, c"user.dolmen.mount")?).ok()?;
     let value = |name: &str| about.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    let said = Announced {
+    Some(Announced {
         system: value("system")?.to_owned(),
         pool: Uuid::try_parse(value("pool")?).ok()?,
         cont: Uuid::try_parse(value("cont")?).ok()?,
         writes: value("access")? == "rw",
-    };
-    Some(Known::Announced { said, root: mount.dir, calls: AtomicU32::new(0) })
+    })
 }
 
 /// The connection, and the files, as this process is let in to them by itself: without and with a say of lists of access.
-fn reached(said: &Announced) -> Option<(Heard, Dfs, Dfs)> {
+fn reached(said: &Announced) -> Result<(Heard, Dfs, Dfs), Unreached> {
     let (uid, gid, _) = system::identity();
     let cred = Credentials { uid, gid, project: 0 };
-    let addresses = reach::addresses(&said.system).ok()??;
-    let link = reach::system(&addresses, &LinkOptions::default()).ok()?;
-    let account = dolmen_env::account(uid).ok()?;
+    let daemon = |error| Unreached::Daemon { system: said.system.clone(), error };
+    let addresses = reach::addresses(&said.system).map_err(daemon)?;
+    let addresses = addresses.ok_or_else(|| Unreached::Unknown { system: said.system.clone() })?;
+    let link = reach::system(&addresses, &LinkOptions::default()).map_err(daemon)?;
+    let account = dolmen_env::account(uid).map_err(Unreached::Account)?;
     let head = Head { cred, job: account.job, tenant: account.tenant, ..Head::default() };
     let (access, wanted) = match said.writes {
         true => (PoolAccess::ReadWrite, OpenFor::Change),
         false => (PoolAccess::ReadOnly, OpenFor::Any),
     };
-    let remote = Arc::new(reach::pool(&link, &head, PoolName::Uuid(said.pool), access).ok()?);
-    let pool = Pool::connect_with(remote.clone(), Options::like(&head).ok()?).ok()?;
-    let cont = pool.open_container_for(&ContName::Uuid(said.cont), wanted).ok()?;
+    let of_pool = |error| Unreached::Pool { uid, error };
+    let remote = Arc::new(reach::pool(&link, &head, PoolName::Uuid(said.pool), access).map_err(of_pool)?);
+    let pool = Pool::connect_with(remote.clone(), Options::like(&head).map_err(of_pool)?).map_err(of_pool)?;
+    let cont = pool.open_container_for(&ContName::Uuid(said.cont), wanted);
+    let cont = cont.map_err(|error| Unreached::Cont { uid, error })?;
     let keeps = MountOptions { atime: true, exact_blocks: true, ..MountOptions::default() };
     let options =
         MountOptions { read_only: !said.writes, shared: true, tells_opens: true, uid, gid, ..keeps };
     let listed = MountOptions { acls: true, ..options.clone() };
-    Some((Heard::new(remote), Dfs::mount(&cont, &options).ok()?, Dfs::mount(&cont, &listed).ok()?))
+    let mount = |options| Dfs::mount(&cont, options).map_err(Unreached::Files);
+    Ok((Heard::new(remote), mount(&options)?, mount(&listed)?))
 }
 
 /// Descriptors of sockets and memory that the process has.
@@ -311,9 +390,12 @@ fn descriptors() -> BTreeSet<c_int> {
 /// Notes what has come since `before`: no function of the program may close it.
 fn keep_own(before: &BTreeSet<c_int>) {
     let now = descriptors();
-    let mut own = OWN.get().lock().unwrap_or_else(PoisonError::into_inner);
-    own.extend(now.difference(before));
-    HAS_OWN.store(!own.is_empty(), Ordering::Relaxed);
+    for at in now.difference(before).filter_map(|fd| usize::try_from(*fd).ok()) {
+        if let Some(bits) = OWN.get(at / 64) {
+            bits.fetch_or(1 << (at % 64), Ordering::Relaxed);
+            HAS_OWN.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Mounted {

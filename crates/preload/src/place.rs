@@ -86,7 +86,11 @@ pub(crate) fn parent_of(from: c_int, path: &CStr) -> Option<(Parent, libc::statx
     let parent = Parent::new(from, dir)?;
     let mask = libc::STATX_BASIC_STATS | STATX_MNT_ID_UNIQUE;
     let found = system::statx(from, parent.path(), libc::AT_STATX_DONT_SYNC, mask).ok()?;
-    (found.stx_mask & STATX_MNT_ID_UNIQUE != 0).then_some((parent, found, name))
+    if found.stx_mask & STATX_MNT_ID_UNIQUE == 0 {
+        mounts().note_old_kernel();
+        return None;
+    }
+    Some((parent, found, name))
 }
 
 /// The place that `path` means; `None` if it is not ours.

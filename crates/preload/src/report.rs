@@ -94,11 +94,11 @@ fn tell() {
         _ = write!(line, " {name} {taken}/{}", taken + passed);
     }
     // Ignored: as above.
-    _ = writeln!(
-        line,
-        " settled {} known {}",
-        SETTLED.load(Ordering::Relaxed),
-        KNOWN.load(Ordering::Relaxed)
-    );
+    _ = write!(line, " settled {} known {}", SETTLED.load(Ordering::Relaxed), KNOWN.load(Ordering::Relaxed));
+    if TAKEN.iter().all(|taken| taken.load(Ordering::Relaxed) == 0) {
+        // Ignored: as above.
+        _ = write!(line, " (nothing is taken: {})", state::state().mounts.why());
+    }
+    line.push('\n');
     system::tell(&line, TOLD.get().copied().flatten());
 }

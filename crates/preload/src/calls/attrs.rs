@@ -13,13 +13,13 @@ use libc::{mode_t, off_t, size_t, ssize_t, timespec, timeval};
 
 const CWD: c_int = libc::AT_FDCWD;
 
-/// Does something with a file, or with a symbolic link itself if `or_link`.
+/// Does something with a file or directory, or with a symbolic link itself if `or_link`.
 fn at<T>(
     (from, path): (c_int, *const c_char),
     or_link: bool,
     act: impl FnOnce(&Subject<'_>) -> Told<T>,
 ) -> Told<T> {
-    names::at(Kind::Attr, (from, path), |place, _| attrs::at(place, or_link, act))
+    names::at(Kind::Attr, (from, path), |place, path| attrs::at(place, (from, path), or_link, act))
 }
 
 /// The same with what is open.

@@ -50,7 +50,8 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     }
     let closes = |fd: c_int| c_uint::try_from(fd).is_ok_and(|fd| first <= fd && fd <= last);
     let own = mounts::own();
-    for fd in state().files.descriptors() {
+    let taken = guard::inside(Vec::new(), || state().files.descriptors());
+    for fd in taken.into_iter().flatten() {
         if closes(fd) {
             // Ignored: the data is stored, and nobody is told of single files.
             _ = closed(fd);
@@ -58,7 +59,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     }
     // All but the library's own.
     let mut from = first;
-    for kept in own.into_iter().filter(|fd| closes(*fd)).filter_map(|fd| c_uint::try_from(fd).ok()) {
+    for kept in own.filter(|fd| closes(*fd)).filter_map(|fd| c_uint::try_from(fd).ok()) {
         let (first, last) = (from, kept.wrapping_sub(1));
         if kept > first {
             next!(close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int);

@@ -42,10 +42,6 @@ handed! {
     pwritev64v2(fd: c_int, iov: *const libc::iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t: fd;
     name_to_handle_at(fd: c_int, path: *const c_char, to: *mut c_void, id: *mut c_int, flags: c_int) -> c_int: fd;
     epoll_ctl(queue: c_int, what: c_int, fd: c_int, event: *mut libc::epoll_event) -> c_int: fd;
-    fstatfs(fd: c_int, to: *mut c_void) -> c_int: fd;
-    fstatfs64(fd: c_int, to: *mut c_void) -> c_int: fd;
-    fstatvfs(fd: c_int, to: *mut c_void) -> c_int: fd;
-    fstatvfs64(fd: c_int, to: *mut c_void) -> c_int: fd;
     fpathconf(fd: c_int, name: c_int) -> libc::c_long: fd;
     vdprintf(fd: c_int, format: *const c_char, args: *mut c_void) -> c_int: fd;
     __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, args: *mut c_void) -> c_int: fd;

@@ -53,7 +53,7 @@ static long list(const char *path, char *out) {
 static long told(int failed, const struct stat *st, char *out) {
   if (failed) return -1;
   char kind = S_ISREG(st->st_mode) ? 'f' : S_ISDIR(st->st_mode) ? 'd' : S_ISLNK(st->st_mode) ? 'l' : '?';
-  sprintf(out, " %c %o %ld %ld", kind, st->st_mode & 07777, kind == 'd' ? 0 : (long)st->st_nlink, kind == 'd' ? 0 : (long)st->st_size);
+  sprintf(out, " %c %o %ld %ld %ld", kind, st->st_mode & 07777, (long)st->st_gid, kind == 'd' ? 0 : (long)st->st_nlink, kind == 'd' ? 0 : (long)st->st_size);
   return 0;
 }
 
@@ -73,6 +73,7 @@ static long perform(const char *op, const char *a, const char *b, long n, char *
   if (!strcmp(op, "symlink")) return n % 2 ? symlink("gone", a) : symlinkat("gone", AT_FDCWD, a);
   if (!strcmp(op, "readlink")) return n % 2 ? readlink(a, text, 64) : readlinkat(AT_FDCWD, a, text, 64);
   if (!strcmp(op, "chmod")) return n % 2 ? chmod(a, n) : fchmodat(AT_FDCWD, a, n, 0);
+  if (!strcmp(op, "group")) return n % 2 ? chown(a, -1, n) : fchownat(AT_FDCWD, a, -1, n, 0);
   if (!strcmp(op, "access")) return n % 2 ? access(a, F_OK) : faccessat(AT_FDCWD, a, W_OK, 0);
   if (!strcmp(op, "stat")) return told(n % 2 ? stat(a, &st) : fstatat(AT_FDCWD, a, &st, 0), &st, out);
   if (!strcmp(op, "lstat")) return told(n % 2 ? lstat(a, &st) : fstatat(AT_FDCWD, a, &st, AT_SYMLINK_NOFOLLOW), &st, out);
@@ -99,7 +100,7 @@ static int serve(const char *dir) {
 
 typedef struct {
   char kind;
-  int mode, links, size, sub[SUBS];
+  int mode, group, links, size, sub[SUBS];
   long mark;
 } node;
 
@@ -138,7 +139,7 @@ static int *slot(place at, const char **error) {
 static int make(char kind, int mode, int size) {
   for (int i = 0; i < NODES; i++)
     if (!nodes[i].links) {
-      nodes[i] = (node){kind, mode, 1, size, {-1, -1}, -1};
+      nodes[i] = (node){kind, mode, getegid(), 1, size, {-1, -1}, -1};
       return i;
     }
   printf("no more nodes\n");
@@ -183,7 +184,7 @@ static void look(int by, place at) {
   }
   node *is = &nodes[*there];
   int is_dir = is->kind == 'd';
-  snprintf(text, sizeof text, "0 - %c %o %d %d", is->kind, is->mode, is_dir ? 0 : is->links, is_dir ? 0 : is->size);
+  snprintf(text, sizeof text, "0 - %c %o %d %d %d", is->kind, is->mode, is->group, is_dir ? 0 : is->links, is_dir ? 0 : is->size);
   ask(by, "lstat", at.text, "-", n, text);
   if (is->kind == 'l') {
     ask(by, "stat", at.text, "-", n, "-1 ENOENT");
@@ -244,7 +245,7 @@ static void rename_one(int by, place a, place b, int keeps) {
 
 static void change(int by, place a, place b) {
   const char *error = "ENOENT";
-  int *there = slot(a, &error), *other = slot(b, &error), kind = below(16), size = 1 + below(4000);
+  int *there = slot(a, &error), *other = slot(b, &error), kind = below(17), size = 1 + below(4000);
   int is = there ? *there : -1;
   error = "ENOENT", slot(a, &error);
   const char *missing = failed(error);
@@ -294,6 +295,12 @@ static void change(int by, place a, place b) {
     size = 0600 | below(0100);
     ask(by, "chmod", a.text, "-", size, !of ? missing : of == 'l' ? "-1 ENOENT" : "0 -");
     if (of && of != 'l') nodes[is].mode = size;
+    break;
+  case 15:
+    /* Root gives it to any group. */
+    size = geteuid() ? getegid() : 1 + below(100);
+    ask(by, "group", a.text, "-", size, !of ? missing : of == 'l' ? "-1 ENOENT" : "0 -");
+    if (of && of != 'l') nodes[is].group = size;
     break;
   default:
     ask(by, "mark", a.text, "-", size, !of ? missing : of == 'l' ? "-1 ENOENT" : "0 -");

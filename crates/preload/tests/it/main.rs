@@ -134,6 +134,53 @@ fn programs_that_close_their_standard_error_tell_what_was_taken() {
 }
 
 #[test]
+fn a_process_in_which_nothing_is_taken_says_why() {
+    if !nix::unistd::geteuid().is_root() {
+        untested::untested("DOLMEN_TEST_MOUNTS", "nobody else than root becomes other users");
+        return;
+    }
+    let words = (&["--socket-mode", "0666"][..], &["--allow-other"][..]);
+    let Some(mounted) = Mounted::with("why", words.0, words.1) else { return };
+    std::fs::write(mounted.path("stone"), b"stone").unwrap();
+    let says = |before: &[&str], set: (&str, &str), file: &str| {
+        let mut command = mounted.command(Path::new(before.first().unwrap_or(&"cat")), true);
+        command
+            .args(before.iter().skip(1))
+            .args((!before.is_empty()).then_some("cat"))
+            .arg(file)
+            .env(set.0, set.1);
+        command.env("HOME", "/").env("PATH", "/usr/bin:/bin").current_dir(mounted.path(""));
+        let output = mounted.limited(&mut command);
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{err}");
+        let told: Vec<&str> = err.lines().filter(|line| line.starts_with("dolmen_preload:")).collect();
+        assert_eq!(told.len(), 1, "{err}");
+        told[0].split_once(" (nothing is taken: ").map(|(_, why)| why.trim_end_matches(')').to_owned())
+    };
+    let none = ("DOLMEN_PRELOAD", "on");
+    let root = mounted.path("").display().to_string();
+    let root = root.trim_end_matches('/');
+    assert_eq!(says(&[], none, "stone"), None, "it is taken");
+    assert_eq!(says(&[], ("DOLMEN_PRELOAD", "off"), "stone").unwrap(), "DOLMEN_PRELOAD is off");
+    assert_eq!(says(&[], none, "/etc/passwd").unwrap(), "no call was on a mount of dolmen");
+    let few = says(&[], ("DOLMEN_PRELOAD_AFTER", "1000"), "stone").unwrap();
+    assert!(few.contains(&format!("calls were on {root}, and DOLMEN_PRELOAD_AFTER=1000")), "{few}");
+    // Who may not open the pool by himself, and who finds no daemon.
+    let other = ["setpriv", "--reuid=12345", "--regid=23456", "--clear-groups", "--"];
+    let refused = says(&other, none, "stone").unwrap();
+    assert!(
+        refused.starts_with(&format!("{root}: user 12345 cannot open its pool by himself: ")),
+        "{refused}"
+    );
+    let [socket, away] = ["sys/dolmen.sock", "sys/away"].map(|name| mounted.beside(name));
+    std::fs::rename(&socket, &away).unwrap();
+    let unreached = says(&[], none, "stone").unwrap();
+    std::fs::rename(&away, &socket).unwrap();
+    assert!(unreached.starts_with(&format!("{root}: the daemon at unix:")), "{unreached}");
+    mounted.finish();
+}
+
+#[test]
 fn the_load_generator_of_mounts_goes_past_the_kernel() {
     const FILES: u64 = 200;
     let Some(mounted) = Mounted::new("load") else { return };

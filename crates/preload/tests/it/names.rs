@@ -151,6 +151,7 @@ say("utime", os.utime, "node", ns=(5, 123456789)); attrs("node"); say("utime", o
 f = os.open("fd", os.O_CREAT | os.O_RDWR, 0o600); os.write(f, b"12345"); say("utime", os.utime, f, ns=(7, 8)); say("fchmod", os.fchmod, f, 0o640); say("fchown", os.fchown, f, 1, 2); say("fsetxattr", os.setxattr, f, "user.a", b"1"); say("fgetxattr", os.getxattr, f, "user.a"); say("flistxattr", os.listxattr, f); say("fremovexattr", os.removexattr, f, "user.a"); say("fstat", os.fstat, f); os.close(f); attrs("fd")
 say("truncate", os.truncate, "fd", 3); attrs("fd"); say("truncate", os.truncate, "d", 3); say("truncate", os.truncate, "none", 3); say("truncate", os.truncate, "fd", 70000); attrs("fd")
 say("setxattr", os.setxattr, "fd", "user.mark", b"x" * 300); say("setxattr", os.setxattr, "fd", "user.mark", b"y", os.XATTR_CREATE); say("setxattr", os.setxattr, "fd", "user.none", b"y", os.XATTR_REPLACE); say("getxattr", os.getxattr, "fd", "user.mark"); say("getxattr", os.getxattr, "fd", "user.none"); say("listxattr", os.listxattr, "fd"); say("setxattr", os.setxattr, "fd", "bad", b"y"); say("removexattr", os.removexattr, "fd", "user.mark"); say("removexattr", os.removexattr, "fd", "user.mark")
+for name in ("deep", "e"): say("chmod", os.chmod, name, 0o750); say("chown", os.chown, name, 3, 4); say("utime", os.utime, name, ns=(3, 4)); say("setxattr", os.setxattr, name, "user.a", b"1"); say("getxattr", os.getxattr, name, "user.a"); say("listxattr", os.listxattr, name); say("removexattr", os.removexattr, name, "user.a"); attrs(name)
 # The time of a directory is of its last change.
 then = os.stat("deep").st_mtime_ns
 while os.stat("deep").st_mtime_ns == then: os.mkdir("deep/x"); os.rmdir("deep/x")
@@ -282,6 +283,39 @@ os.setxattr("listed/roots", "system.posix_acl_access", acl(12345, 6)); os.setxat
     for (kind, count_min) in [("name", 20), ("attr", 20)] {
         assert!(report.lines().any(|line| taken(line, kind) >= count_min), "{kind}: {found}\n{report}");
     }
+    mounted.finish();
+}
+
+#[test]
+fn attributes_of_directories_and_groups_of_files_are_set_past_the_kernel() {
+    const LINES: &str = r#"
+import os
+for i in range(30): os.path.exists("none")
+os.mkdir("d"); f = os.open("f", os.O_CREAT | os.O_RDWR, 0o640); os.write(f, b"stone")
+for i in range(10):
+    os.chmod("d", 0o700 + i % 8); assert os.stat("d").st_mode & 0o7777 == 0o700 + i % 8
+    os.utime("d", ns=(i, i + 1)); assert os.stat("d").st_mtime_ns == i + 1
+    os.setxattr("d", "user.a", b"%d" % i); assert os.getxattr("d", "user.a") == b"%d" % i
+    for name in ("d", "f"): os.chown(name, -1, (23456, 23457)[i % 2]); assert os.stat(name).st_gid == (23456, 23457)[i % 2]
+    os.fchown(f, 12345, 23456); assert os.fstat(f).st_gid == 23456
+    assert os.pread(f, 9, 0) == b"stone"
+    for told in (os.fstatvfs(f), os.statvfs("d")): assert told.f_namemax == 255 and told.f_bsize == os.statvfs(".").f_bsize
+os.close(f)
+"#;
+    if !Path::new("/usr/bin/python3").exists() {
+        untested("DOLMEN_TEST_TOOLS", "no python3 that everybody may run");
+        return;
+    }
+    let Some(mounted) = Mounted::for_others("attributes") else { return };
+    fs::set_permissions(mounted.path(""), fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = mounted.command(Path::new("setpriv"), true);
+    command.args(["--reuid=12345", "--regid=23456", "--groups=23457", "--", "python3", "-c", LINES]);
+    let output =
+        mounted.limited(command.env("HOME", "/").env("PATH", "/usr/bin:/bin").current_dir(mounted.path("")));
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    let report = err.lines().last().unwrap();
+    assert!(report.contains(" attr 70/70 ") && taken(report, "settled") == 0, "{report}");
     mounted.finish();
 }
 
