@@ -592,8 +592,14 @@ impl From<dolmen_env::Error> for Failure {
             }
             Error::Owned { pid } => {
                 let known = (pid != 0).then(|| Box::new(json!({ "pid": pid })));
-                Self { place: known, ..Self::new(Exit::InUse, why) }
-                    .hint("or wait for it with --wait SECONDS")
+                let failure = Self { place: known, ..Self::new(Exit::InUse, why) };
+                match crate::mount::shown_by(pid) {
+                    Some(dir) => {
+                        let dir = crate::path::word(&dir);
+                        failure.hint(format!("it shows the files in {dir}: `dolmen unmount {dir}` ends it"))
+                    }
+                    None => failure.hint("or wait for it with --wait SECONDS"),
+                }
             }
             Error::Busy { .. } => Self::new(Exit::InUse, why),
             Error::Setting { .. } => Self::new(Exit::Usage, why),

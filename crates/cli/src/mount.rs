@@ -6,7 +6,7 @@ use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::heard::Listeners;
 use crate::interrupt;
 use crate::output::{self, Answer};
-use crate::path::shown_outside;
+use crate::path::{shown_outside, word};
 use crate::place::{self, ContArg, Session as Pool};
 use crate::stop::{Process, deadline_ns};
 use clap::{Args, ValueEnum};
@@ -166,9 +166,12 @@ fn refuse_mounted(args: &Mount, dir: &Path) -> Outcome<()> {
         return Ok(());
     };
     let failure = Failure::new(Exit::InUse, format!("{} is mounted there already", there.source));
-    let hint = format!("take it away with `dolmen unmount {}`", shown_outside(&args.dir));
+    let hint = format!("take it away with `dolmen unmount {}`", word(&args.dir));
     Err(failure.hint(hint))
 }
+
+/// So many are asked who serves them, for a hint.
+const MOUNTS_ASKED_MAX: usize = 8;
 
 /// Directories without which the machine does not go on.
 const OF_SYSTEM: [&str; 16] = [
@@ -533,7 +536,7 @@ fn of_unmount(error: &dolmen_env::Error, dir: &Path) -> Failure {
     match error {
         dolmen_env::Error::Io { errno: Errno::BUSY, .. } => {
             let failure = Failure::new(Exit::InUse, "somebody uses it");
-            let dir = shown_outside(dir);
+            let dir = word(dir);
             failure.hint(format!("`fuser -vm {dir}` names them; --lazy takes it away when they are done"))
         }
         dolmen_env::Error::Io { errno: Errno::PERM | Errno::ACCESS, .. } => {
@@ -541,6 +544,13 @@ fn of_unmount(error: &dolmen_env::Error, dir: &Path) -> Failure {
         }
         other => Failure::new(Exit::Device, other.to_string()),
     }
+}
+
+/// Where a process shows the files of a container, if it does.
+pub(crate) fn shown_by(pid: u32) -> Option<PathBuf> {
+    let mounts = dolmen_env::mounts_of(MOUNT_TYPE).ok()?;
+    let is_its = |mounted: &Mounted| server_of(mounted).is_some_and(|process| process.pid == pid);
+    mounts.into_iter().take(MOUNTS_ASKED_MAX).find(is_its).map(|mounted| mounted.dir)
 }
 
 /// Who serves a mount; `None` if nobody does, or he does not say so in time.

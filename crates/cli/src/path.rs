@@ -27,6 +27,31 @@ pub(crate) fn shown_outside(path: &Path) -> String {
     shown_bytes(path.as_os_str().as_bytes())
 }
 
+/// A path outside as a word of a command that a shell is to read: as it is, or in quotes.
+pub(crate) fn word(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes();
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_./:@%+=,-".contains(byte);
+    if !bytes.is_empty() && !bytes.starts_with(b"-") && bytes.iter().all(is_plain) {
+        return String::from_utf8_lossy(bytes).into_owned();
+    }
+    // What begins with a dash would be taken for an option.
+    let before = if bytes.starts_with(b"-") { "./" } else { "" };
+    match core::str::from_utf8(bytes) {
+        Ok(text) if !text.chars().any(char::is_control) => {
+            format!("'{before}{}'", text.replace('\'', r"'\''"))
+        }
+        // Nothing in it can steer a terminal.
+        _ => {
+            let escaped = |byte: &u8| match byte {
+                b'\'' | b'\\' => format!("\\{}", char::from(*byte)),
+                b' '..=b'~' => char::from(*byte).to_string(),
+                _ => format!("\\x{byte:02x}"),
+            };
+            format!("$'{before}{}'", bytes.iter().map(escaped).collect::<String>())
+        }
+    }
+}
+
 /// An argument for people.
 pub(crate) fn shown_arg(arg: &OsStr) -> String {
     shown_bytes(arg.as_bytes())
@@ -48,6 +73,28 @@ pub(crate) fn say(object: &mut Value, key: &str, path: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_of_a_command_is_one_word_for_a_shell() {
+        let cases: [(&[u8], &str); 8] = [
+            (b"sys/p", "sys/p"),
+            (b"my pool", "'my pool'"),
+            (b"it's", r"'it'\''s'"),
+            (b"$(reboot)", "'$(reboot)'"),
+            ("\u{fc}ber".as_bytes(), "'\u{fc}ber'"),
+            (b"a\n\xff'\\", r"$'a\x0a\xff\'\\'"),
+            (b"-r", "'./-r'"),
+            (b"", "''"),
+        ];
+        for (path, expected) in cases {
+            let path = Path::new(OsStr::from_bytes(path));
+            assert_eq!(word(path), expected);
+            let line = format!("printf %s {expected}");
+            let told = std::process::Command::new("bash").args(["-c", &line]).output().unwrap().stdout;
+            let told = told.strip_prefix(b"./").unwrap_or(&told);
+            assert_eq!(OsStr::from_bytes(told), path.as_os_str());
+        }
+    }
 
     #[test]
     fn paths_have_one_slash_between_names() {

@@ -2,7 +2,7 @@
 
 use crate::failure::{Doing, Exit, Failure, Outcome, of_open};
 use crate::interrupt;
-use crate::path::shown_outside;
+use crate::path::{shown_outside, word};
 use crate::patience::Patient;
 use crate::reached;
 use clap::Args;
@@ -365,10 +365,10 @@ fn of_served(failure: Failure, named: &Path) -> Failure {
     match system {
         Some(system) if failure.exit == Exit::Missing => failure
             .because("the daemon there has no such pool")
-            .hint(format!("see `dmg -G {system} pool list`")),
+            .hint(format!("see `dmg -G {} pool list`", word(Path::new(system)))),
         None if failure.exit == Exit::Missing && !named.exists() => {
             let list = match named.parent().filter(|system| !system.as_os_str().is_empty()) {
-                Some(system) => format!("dolmen pool list {}", shown_outside(system)),
+                Some(system) => format!("dolmen pool list {}", word(system)),
                 None => "dolmen pool list".to_owned(),
             };
             let why = format!("it does not exist, and the daemon there has no pool {name}");
@@ -472,11 +472,11 @@ impl Session {
     /// If a daemon has it.
     pub(crate) fn own(&self) -> Outcome<&LocalPool> {
         self.local.as_deref().ok_or_else(|| {
-            let (pool, system) = (shown_outside(&self.dir), self.dir.parent().map(shown_outside));
-            let stop = match system.as_deref() {
+            let pool = shown_outside(&self.dir);
+            let stop = match self.dir.parent() {
                 None => "dolmen stop".to_owned(),
-                Some("") => "dolmen stop .".to_owned(),
-                Some(system) => format!("dolmen stop {system}"),
+                Some(system) if system.as_os_str().is_empty() => "dolmen stop .".to_owned(),
+                Some(system) => format!("dolmen stop {}", word(system)),
             };
             Failure::new(Exit::InUse, format!("a daemon has the pool {pool}"))
                 .hint(format!("end it with `{stop}` first"))

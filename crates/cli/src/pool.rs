@@ -2,7 +2,7 @@
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, human, pairs};
-use crate::path::{say, shown_arg, shown_outside};
+use crate::path::{say, shown_arg, shown_outside, word};
 use crate::place::{self, PoolArg, Session};
 use crate::size;
 use clap::{Args, Subcommand};
@@ -105,6 +105,7 @@ fn create(args: &Create) -> Outcome<Answer> {
         && matches!(place::addresses(system), Ok(Some(_)))
     {
         let failure = Failure::new(Exit::Usage, "that is a daemon's address, and no directory");
+        let [system, label] = [system, label].map(|text| word(Path::new(text)));
         let hint = format!("`dmg -G {system} pool create {label}` makes a pool there");
         return Err(failure.hint(hint)).doing(|| format!("create a pool in {}", shown_outside(&args.dir)));
     }
@@ -244,7 +245,8 @@ fn describe(dir: &Path, bulk: Option<&Path>, info: &PoolInfo) -> Value {
 fn list(args: &List) -> Outcome<Answer> {
     if let Some(text) = args.system.to_str().filter(|text| matches!(place::addresses(text), Ok(Some(_)))) {
         let failure = Failure::new(Exit::Usage, format!("{text} is a daemon's address, and no directory"));
-        return Err(failure.hint(format!("`dmg -G {text} pool list` lists its pools")));
+        let system = word(Path::new(text));
+        return Err(failure.hint(format!("`dmg -G {system} pool list` lists its pools")));
     }
     let system = place::directory(&args.system);
     let doing = || format!("list the pools in {}", shown_outside(&system));
@@ -341,6 +343,7 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
         (error, Some((socket, uuid))) if error.owner_pid().is_some() => {
             let more = if args.recursive { " --recursive" } else { "" };
             let failure = Failure::new(Exit::InUse, "a daemon serves it");
+            let socket = word(Path::new(&socket.to_string()));
             failure.hint(format!("have that remove it: `dmg -G {socket} pool destroy {uuid}{more}`"))
         }
         _ => without_bulk(&dir, error),

@@ -46,7 +46,7 @@ pub(crate) fn remedy() -> Option<String> {
         _ => None,
     });
     let how = match starts {
-        Some(dir) => format!("`dolmen serve {}` starts it", crate::path::shown_outside(dir)),
+        Some(dir) => format!("`dolmen serve {}` starts it", crate::path::word(dir)),
         None => "whoever runs it starts it, by `dolmen serve` or `systemctl start dolmen@`".to_owned(),
     };
     Some(format!("it was reached at {}: {how}", shown()?))

@@ -175,6 +175,16 @@ impl Error {
         }
     }
 
+    /// Whether the engine lets in no more who has the container open: that or its pool was destroyed, or taken from its user.
+    #[must_use]
+    pub fn is_of_lost_handle(&self) -> bool {
+        match self {
+            Self::InTree { source, .. } => source.is_of_lost_handle(),
+            Self::Store(error) => matches!(**error, StoreError::NoPermission | StoreError::NoHandle),
+            _ => false,
+        }
+    }
+
     /// The system's (Linux) number, positive.
     #[must_use]
     pub fn errno(&self) -> i32 {

@@ -63,7 +63,7 @@ pub use hint::{give_memory_back, prefer_huge_pages, prefetch, prefetch_line};
 pub use journal::{Journal, JournalSync};
 pub use kernel::{
     KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, RingEntry, RingRequest,
-    close_standard_output, forget_mount, mounted_as, mounted_at, ring_queues, unmount,
+    close_standard_output, forget_mount, mounted_as, mounted_at, mounts_of, ring_queues, unmount,
 };
 pub use process::{
     NO_HOME, Process, Started, create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed,

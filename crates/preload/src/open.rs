@@ -51,6 +51,7 @@ pub(crate) fn number(error: &Error) -> i32 {
     match error.errno() {
         libc::EHOSTUNREACH | libc::ETIMEDOUT | libc::ERESTART => libc::EIO,
         _ if error.is_damage() => libc::EIO,
+        _ if error.is_of_lost_handle() => libc::ESTALE,
         other => other,
     }
 }

@@ -28,9 +28,9 @@ pub(crate) struct PosixArgs {
     /// Bytes of each call that writes or reads it in order
     #[arg(long, short = 't', value_name = "SIZE", default_value = "1M", value_parser = between(BLOCK_BYTES, TRANSFER_BYTES_MAX))]
     transfer_size: u64,
-    /// Blocks of 4 KiB of it that each process reads at random, one at a time and none twice
-    #[arg(long, short = 'r', value_name = "COUNT", default_value_t = 20_000)]
-    reads: u64,
+    /// Blocks of 4 KiB of it that each process reads at random, one at a time and none twice [default: 20000, or all that it has]
+    #[arg(long, short = 'r', value_name = "COUNT")]
+    reads: Option<u64>,
     /// A process that serves the directory: its processor time is told (several may follow)
     #[arg(long = "serving-pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     serving: Vec<u32>,
@@ -41,6 +41,9 @@ pub(crate) struct PosixArgs {
     #[arg(long, short = 'i', value_name = "COUNT", default_value_t = ROUNDS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 }
+
+/// Reads at random, of a file that has so many blocks.
+const READS_DEFAULT: u64 = 20_000;
 
 #[derive(Args, Debug)]
 pub(crate) struct PassthroughArgs {
@@ -66,13 +69,19 @@ pub(crate) fn posix(args: &PosixArgs) -> Outcome<Answer> {
     refuse_if(file_size == 0 && args.count == 0, || {
         "without files there is nothing to be measured".to_owned()
     })?;
+    let block_count = file_size / BLOCK_BYTES;
+    refuse_if(args.reads.is_some_and(|reads| reads > block_count), || {
+        format!(
+            "a file of {file_size} bytes has {block_count} blocks of {BLOCK_BYTES}, and none is read twice"
+        )
+    })?;
     let dir = existing(&args.dir)?;
     let load = PosixLoad {
         dir: dir.clone(),
         file_bytes: file_size,
         transfer_bytes: transfer_size,
         count: args.count,
-        read_count: args.reads,
+        read_count: args.reads.unwrap_or(READS_DEFAULT).min(block_count),
     };
     let place = PosixPlace {
         dir: dir.clone(),

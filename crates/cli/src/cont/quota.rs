@@ -22,13 +22,13 @@ pub(crate) struct Quota {
     #[command(flatten)]
     cont: ContArg,
     /// Whose; of all together if it is left out
-    #[arg(long, value_name = "NAME|UID", value_parser = user)]
+    #[arg(long, value_name = "NAME|UID", value_parser = user, allow_negative_numbers = true)]
     user: Option<u32>,
     /// What may be used; `none` lifts the limit
-    #[arg(long, value_name = "SIZE|none", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE|none", value_parser = bytes, allow_negative_numbers = true)]
     bytes: Option<u64>,
     /// How many names of files and directories there may be; `none` lifts the limit
-    #[arg(long, value_name = "N|none", value_parser = files)]
+    #[arg(long, value_name = "N|none", value_parser = files, allow_negative_numbers = true)]
     files: Option<u64>,
 }
 

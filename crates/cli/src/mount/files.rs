@@ -2,7 +2,7 @@
 
 use super::{Cache, Mount, Shown, device, source, teller};
 use crate::failure::{Doing, Exit, Failure, Outcome};
-use crate::path::shown_outside;
+use crate::path::word;
 use crate::place;
 use core::time::Duration;
 use dolmen_client::Container;
@@ -64,7 +64,7 @@ fn relay(args: &Mount, cont: &Container) -> Outcome<Relay> {
 
 /// What lets in those who may not reach a container's objects.
 fn lets_in(args: &Mount) -> String {
-    let (pool, cont) = (shown_outside(&args.cont.pool.pool), &args.cont.cont);
+    let (pool, cont) = (word(&args.cont.pool.pool), &args.cont.cont);
     format!(
         "its owner lets in everybody to its files with `dolmen cont set-prop {pool} {cont} files:everyone`"
     )

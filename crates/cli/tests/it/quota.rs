@@ -70,6 +70,12 @@ fn users_have_lines_and_limits() {
         let zero = place.run(&["cont", "quota", "p", "c", limit, "0"]);
         assert!(zero.code() == 2 && zero.stderr().contains("`none` lifts it"), "{zero:?}");
     }
+    for (limit, says) in [("--bytes", "give bytes"), ("--files", "give a number"), ("--user", "no such user")]
+    {
+        let below = place.run(&["cont", "quota", "p", "c", limit, "-1"]);
+        assert!(below.code() == 2 && below.stderr().contains(says), "{below:?}");
+        assert!(!below.stderr().contains("tip"), "{below:?}");
+    }
     for wrong in ["12X", "-1", ""] {
         let bytes = format!("--bytes={wrong}");
         assert_eq!(place.run(&["cont", "quota", "p", "c", &bytes]).code(), 2, "{wrong:?}");

@@ -278,6 +278,14 @@ pub fn mounted_as(number: u64) -> Result<Option<Mounted>> {
     Ok(mounts()?.find(|mount| mount.number == number))
 }
 
+/// All mounts of a type of file systems, in the order in which they were made.
+///
+/// # Errors
+/// As [`mounted_at`].
+pub fn mounts_of(kind: &str) -> Result<Vec<Mounted>> {
+    Ok(mounts()?.filter(|mount| mount.kind == kind).collect())
+}
+
 fn mounts() -> Result<impl DoubleEndedIterator<Item = Mounted>> {
     const LIST: &str = "/proc/self/mountinfo";
     let text = std::fs::read(LIST).map_err(|error| Error::from_std(Op::Open, LIST, &error))?;
@@ -371,6 +379,7 @@ mod tests {
         assert!(mounted_at(Path::new("/proc")).unwrap().is_some_and(|mount| mount.kind == "proc"));
         assert_eq!(mounted_at(Path::new("/proc/no/such")).unwrap(), None);
         let proc = mounted_at(Path::new("/proc")).unwrap().unwrap();
+        assert!(mounts_of("proc").unwrap().contains(&proc));
         assert_eq!(mounted_as(proc.number).unwrap(), Some(proc));
     }
 }

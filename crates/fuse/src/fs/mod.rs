@@ -177,6 +177,13 @@ impl Fs {
 
     /// The system's number for an error; what it has no word for is told.
     fn number(&self, error: &Error) -> i32 {
+        if error.is_of_lost_handle() {
+            self.note(
+                "the engine lets this mount in no more: its pool or container was destroyed, or taken from its user; every use of it is \
+                 ESTALE until it is unmounted",
+            );
+            return number::ESTALE;
+        }
         match error.errno() {
             _ if error.is_damage() => {
                 self.note(&error.to_string());

@@ -5,7 +5,7 @@ use crate::served::Daemon;
 use core::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use std::fs;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 
 #[test]
@@ -16,6 +16,50 @@ fn a_signal_takes_the_mount_away_and_closes_the_pool() {
     assert_eq!(mounted.first().ends(), 0);
     assert!(!mounted.path("f").exists());
     assert_eq!(mounted.place.ok(&["fs", "cat", "sys/p", "c", "/f"]), "stone");
+}
+
+#[test]
+fn who_finds_a_pool_in_use_by_a_mount_is_told_how_to_end_that() {
+    let Some(mounted) = Mounted::alone("in use", &[]) else { return };
+    let line = mounted.place.fails(5, &["pool", "query", "sys/p"]);
+    let dir = mounted.path("").display().to_string();
+    let command = format!("`dolmen unmount '{}'` ends it", dir.trim_end_matches('/'));
+    assert!(line.contains("in use by process") && line.contains(&command), "{line}");
+}
+
+#[test]
+fn a_mount_whose_pool_is_destroyed_is_stale_and_says_why_once() {
+    const ESTALE: i32 = 116;
+    let Some(mut mounted) = Mounted::served("destroyed", &["--cache", "off"]) else { return };
+    fs::write(mounted.path("f"), b"stone").unwrap();
+    let mut open = fs::File::options().read(true).write(true).open(mounted.path("f")).unwrap();
+    mounted.place.ok(&[
+        "dmg",
+        "-G",
+        "unix:sys/dolmen.sock",
+        "pool",
+        "destroy",
+        "p",
+        "--force",
+        "--recursive",
+    ]);
+    let mut text = String::new();
+    let tries = [
+        fs::read(mounted.path("f")).map(drop),
+        fs::write(mounted.path("g"), b"menhir"),
+        fs::read_dir(mounted.path("")).map(drop),
+        fs::metadata(mounted.path("f")).map(drop),
+        open.read_to_string(&mut text).map(drop),
+        open.write_all(b"menhir"),
+    ];
+    for (at, tried) in tries.into_iter().enumerate() {
+        assert_eq!(tried.unwrap_err().raw_os_error(), Some(ESTALE), "{at}");
+    }
+    let log = mounted.first().log();
+    assert_eq!(log.matches("was destroyed").count(), 1, "{log}");
+    drop(open);
+    unmounted(&mounted.place, "mnt");
+    mounted.mounts.remove(0);
 }
 
 #[test]

@@ -159,6 +159,8 @@ fn a_load_in_a_directory_that_is_none_or_of_sizes_that_do_not_fit_is_refused() {
     assert!(line.contains("no multiple of 4096"), "{line}");
     let line = place.fails(2, &["bench", "posix", ".", "-b", "0", "-n", "0"]);
     assert!(line.contains("nothing to be measured"), "{line}");
+    let line = place.fails(2, &["bench", "posix", ".", "-b", "1M", "-r", "257"]);
+    assert!(line.contains("has 256 blocks"), "{line}");
     // No process has the largest number of all.
     let line = place.fails(2, &["bench", "posix", ".", "-b", "0", "-n", "1", "--serving-pid", "4294967295"]);
     assert!(line.contains("no process has the number 4294967295"), "{line}");
