@@ -343,7 +343,11 @@ impl Link {
     }
 
     pub(super) fn flush(&self) {
-        self.look(State::flush);
+        self.look(|state| {
+            state.flush();
+            // With the room for it: what is asked after it is to come after it.
+            state.send_unsent();
+        });
     }
 
     pub(super) fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
