@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, PoolInfo, PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
-use dolmen_codec::{Answer, Ask, Outcome, Request, Transport, Way, give_way, now};
+use dolmen_codec::{Answer, Ask, Lease, Outcome, Request, Transport, Way, give_way, now};
 use dolmen_env::{Clock, Rng, Secrets};
 use dolmen_types::limits::RETAINED_RESULTS_PER_CLIENT;
 use dolmen_types::{ContNo, Credentials, Error, Head, IoBuf, RequestId, Result, TargetNo};
@@ -534,10 +534,7 @@ impl Core {
     ) -> Result<Answer> {
         match way {
             Way::Now => self.ask_gathering(id, buf, gathered, make),
-            Way::Later => {
-                gathered.into_iter().for_each(Gathered::note_gap);
-                self.ask_with_by(way, id, buf, make).await
-            }
+            Way::Later => self.ask_on_the_way(id, buf, gathered, make).await,
         }
     }
 
@@ -557,11 +554,22 @@ impl Core {
         way: Way,
         id: RequestId,
         buf: &mut IoBuf,
+        make: impl FnMut(MapView, IoBuf) -> Result<Ask<'static>>,
+    ) -> Result<Answer> {
+        match way {
+            Way::Now => self.ask(id, buf, make),
+            Way::Later => self.ask_on_the_way(id, buf, None, make).await,
+        }
+    }
+
+    /// The same of what nobody waits for in the call.
+    async fn ask_on_the_way(
+        &self,
+        id: RequestId,
+        buf: &mut IoBuf,
+        gathered: Option<&Gathered>,
         mut make: impl FnMut(MapView, IoBuf) -> Result<Ask<'static>>,
     ) -> Result<Answer> {
-        if way == Way::Now {
-            return self.ask(id, buf, make);
-        }
         let mut repeats = 0;
         loop {
             let map = self.map();
@@ -570,7 +578,7 @@ impl Core {
                 let head = self.head_of(id, map.version, &ask);
                 Request { token: 0, head, ask }
             };
-            let outcome = self.ask_later(request).await?;
+            let outcome = self.ask_later(request, gathered).await?;
             if let Some(back) = outcome.buf {
                 *buf = back;
             }
@@ -579,11 +587,20 @@ impl Core {
                 Err(Error::StaleMap { .. }) if repeats < STALE_REPEATS_MAX => {
                     self.query_later().await?;
                 }
-                Err(Error::InDoubt { .. }) if repeats < IN_DOUBT_REPEATS_MAX => {}
+                Err(Error::InDoubt { .. }) if repeats < IN_DOUBT_REPEATS_MAX => {
+                    if self.has_round() {
+                        self.pause_by(Way::Later, repeats + 1).await;
+                    }
+                }
                 Err(other) => return Err(other),
             }
             repeats += 1;
         }
+    }
+
+    /// Asks several, all of them reads.
+    pub(crate) fn call_all(&self, asked: Vec<(Request<'static>, bool)>) -> Vec<(Outcome, Option<Lease>)> {
+        if asked.is_empty() { Vec::new() } else { self.transport.call_all(asked) }
     }
 
     /// Fetches the pool's map and takes it over.
@@ -600,7 +617,7 @@ impl Core {
     }
 
     async fn query_later(&self) -> Result<PoolInfo> {
-        self.queried(self.ask_later(|| self.map_question()).await?)
+        self.queried(self.ask_later(|| self.map_question(), None).await?)
     }
 
     fn map_question(&self) -> Request<'static> {

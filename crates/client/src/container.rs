@@ -589,6 +589,12 @@ impl Container {
         Batch::new(self)
     }
 
+    /// Carries out an operation that goes the way `Later`, and waits for it. What its parts ask side by side
+    /// ([`side_by_side`](crate::side_by_side)) goes out at once, reads with leases where they are gathered; they may all be reads only.
+    pub fn together<T>(&self, operation: impl Future<Output = T>) -> T {
+        self.core().together(operation)
+    }
+
     /// The pool it is in: map, label, space by target.
     ///
     /// # Errors

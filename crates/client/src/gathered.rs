@@ -35,12 +35,17 @@ impl Gathered {
     /// Asks with a lease. What is asked again because of its error says nothing yet.
     pub(crate) fn call(&self, transport: &dyn Transport, request: Request<'_>) -> Outcome {
         let (outcome, lease) = transport.call_leased(request);
+        self.note(&outcome, lease);
+        outcome
+    }
+
+    /// Takes in what was answered with this lease, or without one.
+    pub(crate) fn note(&self, outcome: &Outcome, lease: Option<Lease>) {
         if matches!(outcome.result, Ok(_) | Err(Error::NotFound)) {
             let mut so_far = self.so_far();
             so_far.has_gap |= lease.is_none();
             so_far.leases.extend(lease);
         }
-        outcome
     }
 
     /// Something is read without a lease.

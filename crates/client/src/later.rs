@@ -5,6 +5,7 @@
 //! Invariants: the lock is not held while the transport is asked; an answer that nobody wants any more is dropped.
 
 use crate::client::Core;
+use crate::gathered::Gathered;
 use dolmen_codec::{Answer, Outcome, QueueId, Request, Transport, give_way};
 use dolmen_types::{Error, Result};
 use std::collections::BTreeMap;
@@ -164,9 +165,19 @@ impl Core {
 
     /// Gives way until there is room for a question, asks it, and gives way until it is answered.
     ///
+    /// In a round it is asked with the rest of that, and with a lease if there is a place for it.
+    ///
     /// # Errors
     /// `Busy` if the transport has no queue left.
-    pub(crate) async fn ask_later(&self, make: impl FnOnce() -> Request<'static>) -> Result<Outcome> {
+    pub(crate) async fn ask_later(
+        &self,
+        make: impl FnOnce() -> Request<'static>,
+        gathered: Option<&Gathered>,
+    ) -> Result<Outcome> {
+        if self.has_round() {
+            return Ok(self.ask_in_round(make, gathered).await);
+        }
+        gathered.into_iter().for_each(Gathered::note_gap);
         let later = self.later();
         while !self.may_send() {
             if later.lock().sent == 0 {

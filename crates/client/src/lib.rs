@@ -53,6 +53,7 @@ mod oids;
 mod pool;
 mod pool_props;
 mod split;
+mod together;
 mod tx;
 mod walk;
 
@@ -67,6 +68,7 @@ pub use kv::{Kv, PutCond};
 pub use object::{Fetched, Object, Page};
 pub use pool::Pool;
 pub use pool_props::{POOL_PROPS, PoolProp};
+pub use together::side_by_side;
 pub use tx::Tx;
 pub use walk::{ChangeWalk, ObjectWalk};
 
@@ -79,7 +81,7 @@ pub use dolmen_codec::verb::{
     Audit, Change, ChangeKind, FetchIod, FetchedIod, Finding, Found, ListedExtent, NewValue, PackedKeys,
     Payload, SpaceReport, UpdateIod, Usage, Want,
 };
-pub use dolmen_codec::{Lease, Transport, Way};
+pub use dolmen_codec::{Lease, Transport, Way, now};
 pub use dolmen_types::limits;
 pub use dolmen_types::{
     Anchor, Cond, Credentials, Durability, Epoch, Error, Invalid, IoBuf, Key, Label, ObjectClass, ObjectType,

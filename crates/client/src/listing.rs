@@ -5,6 +5,7 @@
 use crate::client::{MapView, unexpected};
 use crate::event::Next;
 use crate::object::{Object, Page};
+use crate::together::side_by_side;
 use crate::tx::Sight;
 use crate::tx::merge::{self, Seen};
 use dolmen_codec::verb::{
@@ -204,12 +205,18 @@ pub(crate) async fn query_base(
     if !flags.has(QueryFlags::DKEY) {
         return query_shard(way, object, Where::Dkey(dkey), at, flags, (dkey, akey)).await;
     }
-    let mut best: Option<Found> = None;
+    let query = |number| query_shard(way, object, Where::Shard(number), at, flags, (dkey, akey));
+    let (mut best, mut shards) = (None, Vec::new());
     let mut shard = Some(0);
     while let Some(number) = shard {
-        let found = query_shard(way, object, Where::Shard(number), at, flags, (dkey, akey)).await?;
-        best = better(object, flags, best, found);
+        match way {
+            Way::Now => best = better(object, flags, best, query(number).await?),
+            Way::Later => shards.push(number),
+        }
         shard = object.shard_after(number)?;
+    }
+    for found in side_by_side(shards.into_iter().map(query)).await {
+        best = better(object, flags, best, found?);
     }
     Ok(best)
 }

@@ -141,6 +141,16 @@ pub trait Transport: Send + Sync {
         false
     }
 
+    /// Asks several, all of them reads of which none waits for another, and waits for all answers; these are in the order of the
+    /// requests. With `true` one is asked as by `call_leased`. They are under way at once where that saves time.
+    fn call_all(&self, requests: Vec<(Request<'static>, bool)>) -> Vec<(Outcome, Option<Lease>)> {
+        let ask = |(request, wants_lease)| match wants_lease {
+            true => self.call_leased(request),
+            false => (self.call(request), None),
+        };
+        requests.into_iter().map(ask).collect()
+    }
+
     /// Takes note of an epoch that a client has seen at another engine: transactions begin above it.
     fn saw(&self, _epoch: Epoch) {}
 

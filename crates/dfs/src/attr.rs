@@ -11,7 +11,7 @@ use crate::mount::Mount;
 use crate::node::{Node, Slot};
 use crate::obj::Obj;
 use crate::resolve::{Follow, Found, STALE_RETRIES};
-use dolmen_client::At;
+use dolmen_client::{At, Way, now};
 use dolmen_types::{Cond, Epoch, ObjectClass, Oid};
 
 /// What stat(2) tells.
@@ -503,10 +503,16 @@ fn check_xattr_name(name: &[u8]) -> Result<()> {
 impl Mount {
     /// Attributes of what the entry `slot` with record `entry` names.
     pub(crate) fn stat_entry(&self, slot: &Slot, entry: &Inode) -> Result<Stat> {
+        now(self.stat_entry_by(Way::Now, slot, entry))
+    }
+
+    /// As [`Mount::stat_entry`], on a way of the caller's.
+    pub(crate) async fn stat_entry_by(&self, way: Way, slot: &Slot, entry: &Inode) -> Result<Stat> {
         // An open file's home may be its companion.
         let entry = &Inode { linked: entry.linked || is_companion(slot.oid), ..*entry };
-        let (inode, links, home) = self.attributes(At::Latest, slot, entry)?;
-        self.stat_of(&home, &inode, links, self.atime(At::Latest, &home)?)
+        let (inode, links, home) = self.attributes_by(way, At::Latest, slot, entry).await?;
+        let atime = self.atime_by(way, At::Latest, &home).await?;
+        self.stat_of_by(way, &home, &inode, links, atime).await
     }
 
     /// Attributes by the record in `home` and the access time beside it.
@@ -517,8 +523,20 @@ impl Mount {
         links: u64,
         atime: Option<Time>,
     ) -> Result<Stat> {
+        now(self.stat_of_by(Way::Now, home, inode, links, atime))
+    }
+
+    /// As [`Mount::stat_of`], on a way of the caller's.
+    pub(crate) async fn stat_of_by(
+        &self,
+        way: Way,
+        home: &Slot,
+        inode: &Inode,
+        links: u64,
+        atime: Option<Time>,
+    ) -> Result<Stat> {
         let size_bytes = match inode.kind {
-            FileKind::File => self.size(At::Latest, inode.oid, inode.chunk_bytes)?,
+            FileKind::File => self.size_by(way, At::Latest, inode.oid, inode.chunk_bytes).await?,
             FileKind::Symlink => inode.link_bytes,
             _ => 0,
         };
@@ -533,11 +551,11 @@ impl Mount {
         let read = node.as_ref().and_then(|node| node.pending_atime());
         let atime = atime.unwrap_or(inode.mtime);
         let mtime = pending.unwrap_or(inode.mtime);
-        let blocks = self.blocks_of(node.as_deref(), inode, (size_bytes, mtime))?;
+        let blocks = self.blocks_of_by(way, node.as_deref(), inode, (size_bytes, mtime)).await?;
         if let Some(node) = node.filter(|_| self.atime) {
             node.see_access(inode.ctime, atime);
         }
-        let device = self.device_no(At::Latest, home, inode)?;
+        let device = self.device_no_by(way, home, inode).await?;
         let known = Self::stat_with_size(inode, links, size_bytes, device);
         Ok(Stat {
             atime: read.filter(|_| self.atime).unwrap_or(atime),

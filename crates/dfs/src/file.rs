@@ -14,8 +14,9 @@ use crate::node::{InUse, Slot};
 use crate::obj::Obj;
 use crate::store::with_scratch;
 use core::ops::Deref;
-use dolmen_client::{Array, At, Found, Object, Page};
-use dolmen_types::{Anchor, Epoch, IoBuf, ObjectClass, Oid, Recx};
+use dolmen_client::{Array, At, FetchIod, Found, Object, Page, Want, Way, now};
+use dolmen_types::{Anchor, Cond, Epoch, IoBuf, Key, ObjectClass, Oid, Recx};
+use smallvec::smallvec;
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
 
@@ -310,7 +311,7 @@ impl File {
     }
 
     fn size_now(&self, at: At<'_>) -> Result<u64> {
-        size_of(&self.object, at, self.node.chunk_bytes)
+        now(size_of(Way::Now, &self.object, at, self.node.chunk_bytes))
     }
 
     /// Cuts the file or lengthens it with a hole, atomically.
@@ -383,11 +384,11 @@ impl File {
     }
 
     fn chunks(&self, at: At<'_>) -> Result<Vec<u64>> {
-        chunks_of(&self.object, at)
+        now(chunks_of(Way::Now, &self.object, at))
     }
 
     fn extents(&self, chunk: u64) -> Result<Vec<(u64, u64)>> {
-        extents_of(&self.object, self.node.chunk_bytes, chunk)
+        now(extents_of(Way::Now, &self.object, self.node.chunk_bytes, chunk))
     }
 
     /// Makes the file as long as this, unless it is longer.
@@ -517,10 +518,10 @@ fn span(start: u64, end: u64) -> core::ops::Range<usize> {
 }
 
 /// Numbers of the chunks that hold data, ascending.
-fn chunks_of(object: &Object, at: At<'_>) -> Result<Vec<u64>> {
+pub(crate) async fn chunks_of(way: Way, object: &Object, at: At<'_>) -> Result<Vec<u64>> {
     let (mut chunks, mut anchor) = (Vec::new(), Anchor::default());
     while !anchor.is_eof() {
-        let keys = object.list_dkeys(at, &mut anchor, Page::default())?;
+        let keys = object.list_dkeys_by(way, at, &mut anchor, Page::default()).await?;
         let numbers = keys.iter().filter_map(|key| key.try_into().ok().map(u64::from_le_bytes));
         chunks.extend(numbers.filter_map(|dkey| dkey.checked_sub(1)));
     }
@@ -530,15 +531,20 @@ fn chunks_of(object: &Object, at: At<'_>) -> Result<Vec<u64>> {
 
 /// Data of one chunk, as ascending ranges of offsets in the file. A zero byte by itself in a hole is none: it stands for where
 /// the file ends, or has ended.
-fn extents_of(object: &Object, chunk_bytes: u64, chunk: u64) -> Result<Vec<(u64, u64)>> {
+pub(crate) async fn extents_of(
+    way: Way,
+    object: &Object,
+    chunk_bytes: u64,
+    chunk: u64,
+) -> Result<Vec<(u64, u64)>> {
     let start = chunk.checked_mul(chunk_bytes).ok_or(What::Range)?;
     let dkey = (chunk + 1).to_le_bytes();
     let (mut found, mut anchor) = (Vec::new(), Anchor::default());
     while !anchor.is_eof() {
-        let page = object.list_extents(At::Latest, &dkey, AKEY_DATA, &mut anchor, EXTENTS_AT_ONCE)?;
-        found.extend(page.iter().map(|extent| extent.recx));
+        let listed = object.list_extents_by(way, At::Latest, &dkey, AKEY_DATA, &mut anchor, EXTENTS_AT_ONCE);
+        found.extend(listed.await?.iter().map(|extent| extent.recx));
     }
-    let zeros = lone_zeros(object, &dkey, &found)?;
+    let zeros = lone_zeros(way, object, &dkey, &found).await?;
     let is_data = |recx: &&Recx| !zeros.contains(&recx.index);
     let range = |recx: &Recx| {
         let at = start.saturating_add(recx.index);
@@ -548,7 +554,7 @@ fn extents_of(object: &Object, chunk_bytes: u64, chunk: u64) -> Result<Vec<(u64,
 }
 
 /// Where zero bytes are by themselves among the ascending extents of a chunk.
-fn lone_zeros(object: &Object, dkey: &[u8], extents: &[Recx]) -> Result<Vec<u64>> {
+async fn lone_zeros(way: Way, object: &Object, dkey: &[u8], extents: &[Recx]) -> Result<Vec<u64>> {
     let ends_at = |n: usize| extents.get(n).map(|recx| recx.index.saturating_add(recx.count));
     let is_alone = |n: usize| {
         let touches_last = n > 0 && ends_at(n - 1) == Some(extents[n].index);
@@ -560,20 +566,20 @@ fn lone_zeros(object: &Object, dkey: &[u8], extents: &[Recx]) -> Result<Vec<u64>
         return Ok(Vec::new());
     }
     let mut zeros = Vec::new();
-    with_scratch(|scratch| {
-        for recx in lone {
-            let found = object.read(At::Latest, dkey, AKEY_DATA, 1, recx, scratch)?;
-            if !found.filled.is_empty() && scratch.first() == Some(&0) {
-                zeros.push(recx.index);
-            }
-        }
-        Ok::<_, Error>(())
-    })?;
+    for recx in lone {
+        let want = Want::Array { record_bytes: 1, extents: smallvec![recx] };
+        let iods = [FetchIod { akey: Key::from_slice(AKEY_DATA), want }];
+        let mut byte = IoBuf::zeroed(1);
+        let found = object.fetch_by(way, At::Latest, dkey, Cond::NONE, &iods, &mut byte).await?;
+        let is_there = found.iter().any(|found| !found.filled.is_empty());
+        zeros.extend((is_there && byte.first() == Some(&0)).then_some(recx.index));
+    }
     Ok(zeros)
 }
 
-fn size_of(object: &Object, at: At<'_>, chunk_bytes: u64) -> Result<u64> {
-    size_of_record(object.oid(), chunk_bytes, object.query(at, LAST_RECORD, &[], AKEY_DATA)?.as_ref())
+async fn size_of(way: Way, object: &Object, at: At<'_>, chunk_bytes: u64) -> Result<u64> {
+    let last = object.query_by(way, at, LAST_RECORD, &[], AKEY_DATA).await?;
+    size_of_record(object.oid(), chunk_bytes, last.as_ref())
 }
 
 /// The size of a file by its last record.
@@ -588,29 +594,13 @@ pub(crate) fn size_of_record(oid: Oid, chunk_bytes: u64, last: Option<&Found>) -
 }
 
 impl Mount {
-    /// Bytes of data in a file of this size, to the byte in as many chunks: of more, each that has any counts as a whole, but the
-    /// last, where there may be nothing but the end.
-    pub(crate) fn stored_bytes(
-        &self,
-        oid: Oid,
-        chunk_bytes: u64,
-        size_bytes: u64,
-        exact_max: usize,
-    ) -> Result<u64> {
-        let object = self.object(oid)?;
-        let chunks = if size_bytes <= chunk_bytes { vec![0] } else { chunks_of(&object, At::Latest)? };
-        let whole_count = if chunks.len() > exact_max { chunks.len() - 1 } else { 0 };
-        let (whole, exact) = chunks.split_at(whole_count);
-        let bytes_to_end = |chunk: &u64| size_bytes.saturating_sub(chunk.saturating_mul(chunk_bytes));
-        let sum = whole.iter().map(|chunk| bytes_to_end(chunk).min(chunk_bytes)).sum();
-        exact.iter().try_fold(sum, |sum, &chunk| {
-            let extents = extents_of(&object, chunk_bytes, chunk)?;
-            Ok(sum + extents.iter().map(|(start, end)| end - start).sum::<u64>())
-        })
-    }
-
     /// The size of a file.
     pub(crate) fn size(&self, at: At<'_>, oid: Oid, chunk_bytes: u64) -> Result<u64> {
-        size_of(&self.object(oid)?, at, chunk_bytes)
+        now(self.size_by(Way::Now, at, oid, chunk_bytes))
+    }
+
+    /// As [`Mount::size`], on a way of the caller's.
+    pub(crate) async fn size_by(&self, way: Way, at: At<'_>, oid: Oid, chunk_bytes: u64) -> Result<u64> {
+        size_of(way, &self.object(oid)?, at, chunk_bytes).await
     }
 }

@@ -4,6 +4,8 @@
 //! gathers nothing.
 
 use core::cell::RefCell;
+use core::future::poll_fn;
+use core::pin::pin;
 use dolmen_client::{Gathered, Leased, Object};
 use std::sync::Arc;
 
@@ -39,10 +41,26 @@ pub fn leased<T>(look: impl FnOnce() -> T) -> (T, Leased) {
     (found, gathered.take())
 }
 
+/// The same of an operation that others go on beside in one thread: what is gathered is its own.
+pub(crate) async fn leased_by<T>(look: impl Future<Output = T>) -> (T, Leased) {
+    let gathered = Arc::new(Gathered::default());
+    let found = into(Some(&gathered), look).await;
+    (found, gathered.take())
+}
+
 /// What `look` finds, which depends on nothing but what is gathered already.
-pub(crate) fn without_leases<T>(look: impl FnOnce() -> T) -> T {
-    let _restores = Restores(put(None));
-    look()
+pub(crate) async fn without_leases<T>(look: impl Future<Output = T>) -> T {
+    into(None, look).await
+}
+
+/// Has an operation gather there, however often it gives way.
+async fn into<T>(gathered: Option<&Arc<Gathered>>, look: impl Future<Output = T>) -> T {
+    let mut look = pin!(look);
+    poll_fn(|context| {
+        let _restores = Restores(put(gathered.cloned()));
+        look.as_mut().poll(context)
+    })
+    .await
 }
 
 /// The object as the look of this thread reads it.

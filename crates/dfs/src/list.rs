@@ -9,7 +9,7 @@ use crate::mount::Mount;
 use crate::node::Slot;
 use crate::path::check_name;
 use crate::store::bad_record;
-use dolmen_client::{At, PackedKeys, Page};
+use dolmen_client::{At, PackedKeys, Page, Way, side_by_side};
 use dolmen_types::{Anchor, Error as StoreError, Invalid};
 
 /// Where a listing stands: opaque, copied by value, valid in another process and after others have added and
@@ -227,11 +227,11 @@ impl Dir {
     /// `NoPermission` without the right to pass through; those of the store.
     pub fn describe_names(&self, names: &Names) -> Result<Vec<Entry>> {
         check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
-        let entries = self.describe(names, |slot| {
-            let Some(inode) = self.mount().listed(slot)? else { return Ok(None) };
-            match self.mount().stat_entry(slot, &inode) {
+        let entries = self.describe(names, async |slot| {
+            let Some(inode) = self.mount().listed(slot).await? else { return Ok(None) };
+            match self.mount().stat_entry_by(Way::Later, slot, &inode).await {
                 // A hard-linked file whose last names were removed between the two looks, unless its entry is still there.
-                Err(Error::NotFound) => match self.mount().inode(At::Latest, slot)? {
+                Err(Error::NotFound) => match self.mount().inode_by(Way::Later, At::Latest, slot).await? {
                     Some(now) if now.oid == inode.oid => Err(bad_record(slot)),
                     _ => Ok(None),
                 },
@@ -248,7 +248,7 @@ impl Dir {
     pub fn list_kinds(&self, cookie: &mut Cookie, count_max: u32) -> Result<Vec<Found<FileKind>>> {
         check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
         let names = self.list(cookie, count_max)?;
-        self.describe(&names, |slot| Ok(self.mount().listed(slot)?.map(|inode| inode.kind)))
+        self.describe(&names, async |slot| Ok(self.mount().listed(slot).await?.map(|inode| inode.kind)))
     }
 
     /// The next names after `cookie` with what readdir(3) tells of each, kind and number, which is one fetch; of a damaged one,
@@ -260,14 +260,33 @@ impl Dir {
         check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
         let names = self.list(cookie, count_max)?;
         let told = |inode: Inode| (inode.kind, number_of(inode.oid));
-        self.describe(&names, |slot| Ok(self.mount().listed(slot)?.map(told)))
+        self.describe(&names, async |slot| Ok(self.mount().listed(slot).await?.map(told)))
     }
 
-    /// What `look` finds out of each name: also that it is damaged, which hides no other.
-    fn describe<T>(&self, names: &Names, look: impl Fn(&Slot) -> Result<Option<T>>) -> Result<Vec<Found<T>>> {
+    /// The same of each of these names; `NotFound` of those that are gone.
+    pub fn numbers_of_all(&self, names: &[&[u8]]) -> Vec<Result<(FileKind, u64)>> {
+        if let Err(denied) = check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE) {
+            return names.iter().map(|_| Err(denied.clone())).collect();
+        }
+        let looks = names.iter().map(async |name| {
+            let inode = self.mount().listed(&Slot::new(self.node.oid, name)).await?.ok_or(Error::NotFound)?;
+            Ok((inode.kind, number_of(inode.oid)))
+        });
+        self.mount().container.together(side_by_side(looks))
+    }
+
+    /// What `look` finds out of each name, all of them side by side: also that it is damaged, which hides no other.
+    fn describe<T>(
+        &self,
+        names: &Names,
+        look: impl AsyncFn(&Slot) -> Result<Option<T>>,
+    ) -> Result<Vec<Found<T>>> {
+        let look = &look;
+        let looks = names.iter().map(async |name| look(&Slot::new(self.node.oid, name)).await);
+        let looked = self.mount().container.together(side_by_side(looks));
         let mut found = Vec::with_capacity(names.keys.len());
-        for name in names.iter() {
-            match look(&Slot::new(self.node.oid, name)) {
+        for (name, looked) in names.iter().zip(looked) {
+            match looked {
                 Ok(told) => found.extend(told.map(|told| (name.into(), Ok(told)))),
                 Err(error) if error.is_damage() => found.push((name.into(), Err(error))),
                 Err(other) => return Err(other),
@@ -294,9 +313,9 @@ impl Dir {
 
 impl Mount {
     /// The record of an entry that was listed; `None` if it was removed since.
-    fn listed(&self, slot: &Slot) -> Result<Option<Inode>> {
-        match self.inode(At::Latest, slot)? {
-            None if self.has_akeys(At::Latest, slot)? => Err(bad_record(slot)),
+    async fn listed(&self, slot: &Slot) -> Result<Option<Inode>> {
+        match self.inode_by(Way::Later, At::Latest, slot).await? {
+            None if self.has_akeys_by(Way::Later, At::Latest, slot).await? => Err(bad_record(slot)),
             other => Ok(other),
         }
     }

@@ -9,7 +9,7 @@ use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::superblock::{self, Superblock, is_chunk};
 use crate::layout::{self, CHUNK_BYTES_DEFAULT, DKEY_ROOT};
 use crate::node::{Held, Node, Nodes, Slot, Stripes};
-use crate::opens::Opens;
+use crate::opens::{Opens, Replaced};
 use crate::orphans::Holder;
 use crate::resolve::STALE_RETRIES;
 use crate::store::{Empties, with_scratch};
@@ -190,6 +190,7 @@ pub(crate) struct Mount {
     relaxed: bool,
     pub(crate) holder: Holder,
     pub(crate) opens: Opens,
+    pub(crate) replaced: Replaced,
     pub(crate) tells_opens: bool,
 }
 
@@ -215,6 +216,7 @@ struct Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.mount.paths.close();
+        self.mount.let_go_of_all();
     }
 }
 
@@ -340,6 +342,7 @@ impl Dfs {
             relaxed: options.relaxed && !superblock.balanced,
             holder: Holder::new(options.spares_orphans),
             opens: Opens::default(),
+            replaced: Replaced::default(),
             tells_opens: options.tells_opens,
         };
         mount.root_oid = mount.inode(At::Latest, &record)?.ok_or(Error::NotFormatted)?.oid;

@@ -1,7 +1,7 @@
 //! What an entry names, in use without being open: for a door that remembers files, directories, links and special files
 //! alike by numbers of its own, and acts on each for whoever asks.
 
-use crate::access::{Cred, Rights, check_add};
+use crate::access::{Cred, Rights, check_add, check_dir};
 use crate::attr::{SetAttrs, Stat};
 use crate::dir::{Dir, OPEN_RETRIES, OpenOptions, check_mode, check_target};
 use crate::error::{Error, Result, What};
@@ -9,12 +9,13 @@ use crate::file::File;
 use crate::layout::device_no::DeviceNo;
 use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::{AKEY_RDEV, AKEY_SLINK};
+use crate::leased::{leased, leased_by};
 use crate::mount::{FILE_CLASS, Mount};
 use crate::node::{InUse, Node, Slot};
 use crate::path::check_name;
 use crate::resolve::{Found, entry_name};
 use crate::store::Beside;
-use dolmen_client::At;
+use dolmen_client::{At, Leased, Way, now, side_by_side};
 use dolmen_types::{ObjectClass, Oid};
 use std::sync::Arc;
 
@@ -102,26 +103,93 @@ impl Dir {
     pub fn lookup(&self, name: impl AsRef<[u8]>) -> Result<(Obj, Stat)> {
         let name = name.as_ref();
         check_name(name)?;
-        let mount = self.mount();
         for _ in 0..OPEN_RETRIES {
-            let dir = self.passable()?;
-            let quiet = mount.removals.quiet();
-            let slot = Slot::new(dir.oid, name);
-            let (inode, atime) = mount.inode_and_atime(At::Latest, &slot)?.ok_or(Error::NotFound)?;
-            let found = Found { dir: Some(Arc::clone(dir)), slot, inode, quiet };
-            match mount.use_found(&found, atime) {
-                Ok(Some((node, stat))) => return Ok((Obj { node, cred: self.cred.clone() }, stat)),
-                // Gone, or something else by now.
-                Ok(None) | Err(Error::Stale) => {}
-                Err(other) => return Err(other),
+            self.passable()?;
+            if let Some(found) = now(self.look_up(Way::Now, name))? {
+                return Ok(found);
             }
         }
         Err(Error::Contended)
     }
 
-    fn passable(&self) -> Result<&Arc<Node>> {
-        crate::access::check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
-        Ok(&self.node)
+    /// As [`Dir::lookup`], for a door whose system opens in a second step what it was told of here. Where an open has found a file of
+    /// that name gone a moment ago, since another mount had replaced it, what is found is open for a moment: a second step within
+    /// that finds it, whatever becomes of the name.
+    ///
+    /// # Errors
+    /// As `lookup`.
+    pub fn lookup_to_open(&self, name: impl AsRef<[u8]>) -> Result<(Obj, Stat)> {
+        let (name, mount) = (name.as_ref(), self.mount());
+        if !mount.is_replaced_often(&Slot::new(self.node.oid, name)) {
+            return self.lookup(name);
+        }
+        for _ in 0..OPEN_RETRIES {
+            let (obj, stat) = self.lookup(name)?;
+            if obj.kind() != FileKind::File {
+                return Ok((obj, stat));
+            }
+            match InUse::told(&obj.node, false) {
+                // Replaced since.
+                Err(Error::Stale) => {}
+                told => {
+                    mount.hold(told?.0);
+                    return Ok((obj, stat));
+                }
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// As [`Dir::lookup`] of each of these names, which are asked for side by side, and with the leases on all that was read for it if
+    /// these are wanted.
+    pub fn lookup_all(&self, names: &[&[u8]], with_leases: bool) -> Vec<(Result<(Obj, Stat)>, Leased)> {
+        // Whether he may pass is asked once for all.
+        let (passable, of_dir) = match with_leases {
+            true => leased(|| self.passable()),
+            false => (self.passable(), Leased::default()),
+        };
+        if let Err(denied) = passable {
+            return names.iter().map(|_| (Err(denied.clone()), of_dir.clone())).collect();
+        }
+        let looks = names.iter().map(async |name| match with_leases {
+            true => {
+                let (found, mut leased) = leased_by(Box::pin(self.look_up_again(name))).await;
+                leased.join(of_dir.clone());
+                (found, leased)
+            }
+            false => (self.look_up_again(name).await, Leased::default()),
+        });
+        self.mount().container.together(side_by_side(looks))
+    }
+
+    /// What the entry `name` names, whatever that was a moment ago.
+    async fn look_up_again(&self, name: &[u8]) -> Result<(Obj, Stat)> {
+        check_name(name)?;
+        for _ in 0..OPEN_RETRIES {
+            if let Some(found) = self.look_up(Way::Later, name).await? {
+                return Ok(found);
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// What the entry `name` names; `None` if it is something else by now.
+    async fn look_up(&self, way: Way, name: &[u8]) -> Result<Option<(Obj, Stat)>> {
+        let (dir, mount) = (&self.node, self.mount());
+        let quiet = mount.removals.quiet();
+        let slot = Slot::new(dir.oid, name);
+        let (inode, atime) = mount.inode_and_atime_by(way, &slot).await?.ok_or(Error::NotFound)?;
+        let found = Found { dir: Some(Arc::clone(dir)), slot, inode, quiet };
+        match mount.use_found(way, &found, atime).await {
+            Ok(found) => Ok(found.map(|(node, stat)| (Obj { node, cred: self.cred.clone() }, stat))),
+            // Gone.
+            Err(Error::Stale) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    fn passable(&self) -> Result<()> {
+        check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)
     }
 
     /// Makes the entry `name` of this directory, and tells what it is: one conditional update.
@@ -282,17 +350,32 @@ impl Obj {
             FileKind::Symlink => return Err(Error::SymlinkLoop),
             _ => return Err(What::Kind.into()),
         }
-        self.check_access(options.rights())?;
-        let (in_use, was_seen) = InUse::told(&self.node, false)?;
-        if !was_seen && self.cred.is_none() && self.mount().asks_before_opening() {
-            // Who finds out by a write that nobody will ever see it cannot look for the name again.
-            self.with_record(|_slot, _inode| Ok(()))?;
-        }
+        let in_use = self.begin_use(options.rights()).inspect_err(|error| self.note_stale(error))?;
         let file = File::new(in_use, options, self.cred.clone())?;
         if options.truncate {
             file.set_len(0)?;
         }
         Ok(file)
+    }
+
+    /// Has it open for one who may do this with it, if it is still there, or is open for who has looked it up.
+    fn begin_use(&self, rights: Rights) -> Result<InUse> {
+        if let Some(held) = self.mount().held(self.node.oid) {
+            if self.cred.is_some() {
+                let check = |slot: &Slot, inode: &Inode| {
+                    self.mount().check(self.cred.as_deref(), slot, inode, rights)
+                };
+                self.mount().at_home(&self.node, |slot| self.look_at(slot, &check))?;
+            }
+            return Ok(held);
+        }
+        self.check_access(rights)?;
+        let (in_use, was_seen) = InUse::told(&self.node, false)?;
+        if !was_seen && self.cred.is_none() && self.mount().asks_before_opening() {
+            // Who finds out by a write that nobody will ever see it cannot look for the name again.
+            self.with_record(|_slot, _inode| Ok(()))?;
+        }
+        Ok(in_use)
     }
 
     /// Checks that the caller may do this with it, as access(2); the way here is not looked at.
@@ -321,11 +404,14 @@ impl Obj {
     }
 
     /// Runs `look` on its record, wherever that is now.
-    fn with_record<T>(&self, mut look: impl FnMut(&Slot, &Inode) -> Result<T>) -> Result<T> {
-        self.mount().at_name(&self.node, |slot| {
-            let inode = self.mount().inode(At::Latest, slot)?.filter(|inode| inode.oid == self.node.oid);
-            look(slot, &inode.ok_or(Error::Stale)?)
-        })
+    fn with_record<T>(&self, look: impl Fn(&Slot, &Inode) -> Result<T>) -> Result<T> {
+        self.mount().at_name(&self.node, |slot| self.look_at(slot, &look))
+    }
+
+    /// Runs `look` on its record in `slot`.
+    fn look_at<T>(&self, slot: &Slot, look: &impl Fn(&Slot, &Inode) -> Result<T>) -> Result<T> {
+        let inode = self.mount().inode(At::Latest, slot)?.filter(|inode| inode.oid == self.node.oid);
+        look(slot, &inode.ok_or(Error::Stale)?)
     }
 
     /// Attributes, also of what has no name any more (`links` is 0 then).
@@ -336,7 +422,14 @@ impl Obj {
         if self.kind() == FileKind::Directory && self.is_removed() || self.node.is_gone() {
             return Ok(self.node.last_stat());
         }
-        self.mount().stat_node(&self.node)
+        self.mount().stat_node(&self.node).inspect_err(|error| self.note_stale(error))
+    }
+
+    /// Whoever is told that a file is gone from where it was found looks its name up again.
+    fn note_stale(&self, error: &Error) {
+        if *error == Error::Stale && self.kind() == FileKind::File {
+            self.mount().note_replaced(&self.node.slot());
+        }
     }
 
     /// Sets attributes.
@@ -382,14 +475,21 @@ impl Dir {
 
 impl Mount {
     /// The node and attributes of what was found; `None` if the entry has changed since.
-    fn use_found(self: &Arc<Self>, found: &Found, atime: Option<Time>) -> Result<Option<(Arc<Node>, Stat)>> {
+    async fn use_found(
+        self: &Arc<Self>,
+        way: Way,
+        found: &Found,
+        atime: Option<Time>,
+    ) -> Result<Option<(Arc<Node>, Stat)>> {
         if found.inode.is_dir() {
             let node = self.dir_node(found.dir.as_ref(), &found.slot, &found.inode, found.quiet)?;
-            return Ok(Some((node, self.stat_of(&found.slot, &found.inode, 1, atime)?)));
+            let stat = self.stat_of_by(way, &found.slot, &found.inode, 1, atime).await?;
+            return Ok(Some((node, stat)));
         }
-        let (inode, links, home) = self.attributes(At::Latest, &found.slot, &found.inode)?;
+        let (inode, links, home) = self.attributes_by(way, At::Latest, &found.slot, &found.inode).await?;
         let Some(node) = self.file_node(found, &inode, home.clone())? else { return Ok(None) };
-        let atime = if found.inode.linked { self.atime(At::Latest, &home)? } else { atime };
-        Ok(Some((node, self.stat_of(&home, &inode, links, atime)?)))
+        let atime = if found.inode.linked { self.atime_by(way, At::Latest, &home).await? } else { atime };
+        let stat = self.stat_of_by(way, &home, &inode, links, atime).await?;
+        Ok(Some((node, stat)))
     }
 }

@@ -8,6 +8,10 @@
 //! Invariants: what is open has its lock before the last look at its name, and as long as it is open; nobody frees a file that others have
 //! the lock of.
 
+mod replaced;
+
+pub(crate) use replaced::Replaced;
+
 use crate::error::{Error, Result};
 use crate::layout::inode::FileKind;
 use crate::locks::{LockOwner, Locked, Locks, Setting};
@@ -15,6 +19,7 @@ use crate::mount::Mount;
 use crate::node::{Home, Node, Slot};
 use crate::orphans::{Kept, kept, random};
 use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
 use dolmen_client::At;
 use dolmen_client::lock::{LockFamily, LockKind, LockRange, TERM_NS};
 use dolmen_types::{ObjectType, Oid};
@@ -22,6 +27,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How long who opens a file waits for one who is removing a name of it; after that he has it open as where nobody keeps locks.
 const REMOVAL_NS_MAX: u64 = TERM_NS;
+
+/// How long he rests between two questions, twice as long each time: a removal takes a few requests, but it may have to begin anew
+/// for as long as others change the same entries.
+const REMOVAL_REST_MIN: Duration = Duration::from_micros(200);
+const REMOVAL_REST_MAX: Duration = Duration::from_millis(10);
 
 /// What the engine knows to be open here.
 #[derive(Debug, Default)]
@@ -114,6 +124,7 @@ impl Opens {
         let Some(locks) = self.locks(mount) else { return Ok(false) };
         self.free_owed(&locks);
         let (since_ns, is_first) = (mount.monotonic_ns(), locks.is_empty());
+        let mut rest = REMOVAL_REST_MIN;
         loop {
             let mut told = locks.set(owner(file), 0, LockRange::whole(LockKind::Read));
             if matches!(told, Ok(Locked::Later)) {
@@ -137,7 +148,8 @@ impl Opens {
             if mount.monotonic_ns().saturating_sub(since_ns) > REMOVAL_NS_MAX {
                 return Ok(false);
             }
-            dolmen_env::yield_now();
+            dolmen_env::wait(rest);
+            rest = (rest * 2).min(REMOVAL_REST_MAX);
         }
     }
 

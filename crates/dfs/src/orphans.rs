@@ -165,6 +165,14 @@ impl Holder {
         self.keeper.told.notify_all();
     }
 
+    /// Has a thread look after what this mount holds, if there is none yet.
+    pub(crate) fn keep_here(&self) {
+        let is_kept = self.keeper.state().process == Some(dolmen_env::process_id());
+        if !is_kept {
+            self.keep(false);
+        }
+    }
+
     /// Has the thread look at once, if there is one.
     pub(crate) fn wake(&self) {
         self.keeper.state().is_new = true;
@@ -194,7 +202,7 @@ fn keep(mount: &Weak<Mount>, keeper: &Keeper, tends: bool) {
             return;
         }
         let Some(mount) = mount.upgrade() else { return };
-        let holds = mount.renew_holder() | mount.opens.renew();
+        let holds = mount.let_go_of_old() | mount.renew_holder() | mount.opens.renew();
         let waits = mount.free_unfreed();
         if tends {
             looks.look(&mount);

@@ -1,13 +1,14 @@
 //! Room in a file: what it takes up, and ranges that are reserved, freed or zeroed, as fallocate(2).
 
 use crate::error::{Error, Result, What};
-use crate::file::File;
+use crate::file::{File, chunks_of, extents_of};
 use crate::layout::FILE_BYTES_MAX;
 use crate::layout::inode::{FileKind, Inode, Time};
 use crate::leased::without_leases;
 use crate::mount::Mount;
 use crate::node::{Node, State};
-use dolmen_types::{Error as StoreError, TargetNo};
+use dolmen_client::{At, Object, Way, side_by_side};
+use dolmen_types::{Error as StoreError, Oid, TargetNo};
 
 /// What to do with a range of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,8 +46,6 @@ impl Allocate {
 
 /// `st_blocks` of stat(2).
 const BLOCK_BYTES: u64 = 512;
-/// Chunks whose holes are looked for: each is a question. Of a longer file a chunk that has any data counts as a whole.
-const CHUNKS_EXACT_MAX: usize = 64;
 
 impl File {
     /// Reserves, frees or zeroes `len` bytes from `offset`. Unless `keep_size`, a range that is reserved or zeroed beyond the
@@ -89,8 +88,9 @@ impl File {
 
 impl Mount {
     /// Units of 512 bytes that a file takes up, looked at anew if anything shows that it has changed since the last look.
-    pub(crate) fn blocks_of(
+    pub(crate) async fn blocks_of_by(
         &self,
+        way: Way,
         node: Option<&Node>,
         inode: &Inode,
         (size_bytes, mtime): (u64, Time),
@@ -102,13 +102,48 @@ impl Mount {
         if let Some(blocks) = node.and_then(|node| node.blocks_at(state)) {
             return Ok(blocks);
         }
-        // The size was asked for before, of the object as a whole: nothing here changes without that.
-        let stored =
-            without_leases(|| self.stored_bytes(inode.oid, inode.chunk_bytes, size_bytes, CHUNKS_EXACT_MAX))?;
+        // The size was asked for before, of the object as a whole: nothing here changes without that. Few files are asked for this,
+        // and none is to make room for it that is not.
+        let stored = Box::pin(self.stored_bytes_by(way, inode.oid, inode.chunk_bytes, size_bytes));
+        let stored = without_leases(stored).await?;
         let blocks = stored.div_ceil(BLOCK_BYTES);
         if let Some(node) = node {
             node.keep_blocks(state, blocks);
         }
         Ok(blocks)
     }
+
+    /// Bytes of data in a file of this size. What lies in one chunk is one question; of more it is asked which there are, and for
+    /// each what it has.
+    async fn stored_bytes_by(&self, way: Way, oid: Oid, chunk_bytes: u64, size_bytes: u64) -> Result<u64> {
+        let object = self.object(oid)?;
+        if size_bytes <= chunk_bytes {
+            return data_of(way, &object, chunk_bytes, 0).await;
+        }
+        match way {
+            Way::Now => self.container.together(data_of_all(&object, chunk_bytes)),
+            Way::Later => data_of_all(&object, chunk_bytes).await,
+        }
+    }
+}
+
+/// Chunks of a file that are asked about at once.
+const CHUNKS_AT_ONCE: usize = 1024;
+
+/// Bytes of data in a file of several chunks.
+async fn data_of_all(object: &Object, chunk_bytes: u64) -> Result<u64> {
+    let (chunks, mut sum) = (chunks_of(Way::Later, object, At::Latest).await?, 0);
+    for some in chunks.chunks(CHUNKS_AT_ONCE) {
+        let each = some.iter().map(|&chunk| data_of(Way::Later, object, chunk_bytes, chunk));
+        for data in side_by_side(each).await {
+            sum += data?;
+        }
+    }
+    Ok(sum)
+}
+
+/// Bytes of data in one chunk.
+async fn data_of(way: Way, object: &Object, chunk_bytes: u64, chunk: u64) -> Result<u64> {
+    let extents = extents_of(way, object, chunk_bytes, chunk).await?;
+    Ok(extents.iter().map(|(start, end)| end - start).sum())
 }

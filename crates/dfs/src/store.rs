@@ -15,7 +15,7 @@ use crate::mount::Mount;
 use crate::node::Slot;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering};
-use dolmen_client::{At, FetchIod, NewValue, Object, Page, Payload, Tx, UpdateIod, Want, Way};
+use dolmen_client::{At, FetchIod, Fetched, NewValue, Object, Page, Payload, Tx, UpdateIod, Want, Way, now};
 use dolmen_types::limits::IODS_MAX;
 use dolmen_types::{Anchor, Cond, Epoch, Error as StoreError, IoBuf, Key, ObjectClass, Oid, Recx};
 use smallvec::{SmallVec, smallvec};
@@ -110,6 +110,38 @@ fn inode_of(
     bytes.and_then(Inode::from_bytes).map(Some).ok_or_else(|| bad_record(slot))
 }
 
+/// What is asked for a record and the access time beside it.
+fn inode_and_atime_iods() -> [FetchIod; 2] {
+    let record = Want::Array { record_bytes: 1, extents: smallvec![WHOLE_INODE] };
+    let time = Want::Single { room_bytes: access_time::BYTES };
+    [(AKEY_INODE, record), (AKEY_ATIME, time)]
+        .map(|(akey, want)| FetchIod { akey: Key::from_slice(akey), want })
+}
+
+/// What was found of them in `slot`.
+fn inode_and_atime_of(
+    slot: &Slot,
+    found: core::result::Result<Fetched, StoreError>,
+    bytes: &[u8],
+) -> Result<Option<(Inode, Option<Time>)>> {
+    let found = match found {
+        Err(StoreError::RecordSize { .. } | StoreError::RecTooBig { .. }) => return Err(bad_record(slot)),
+        other => other?,
+    };
+    if found[0].filled.is_empty() {
+        return Ok(None);
+    }
+    let inode = bytes.first_chunk().filter(|_| found[0].filled[..] == [WHOLE_INODE]);
+    let inode = inode.and_then(Inode::from_bytes);
+    let time = &bytes[inode::BYTES..][..access_time::BYTES];
+    let atime = (found[1].size_bytes > 0).then(|| access_time::from_bytes(time));
+    match (inode, atime) {
+        (Some(inode), None) => Ok(Some((inode, None))),
+        (Some(inode), Some(Some(atime))) => Ok(Some((inode, Some(atime)))),
+        _ => Err(bad_record(slot)),
+    }
+}
+
 impl Mount {
     pub(crate) fn object(&self, oid: Oid) -> Result<Object> {
         Ok(gathering(self.container.object(oid)?))
@@ -144,6 +176,12 @@ impl Mount {
         with_scratch(|buf| Ok(object.get(at, &slot.dkey, akey, buf)?.map(|_| buf.to_vec())))
     }
 
+    /// As [`Mount::value`], on a way of the caller's.
+    async fn value_by(&self, way: Way, at: At<'_>, slot: &Slot, akey: &[u8]) -> Result<Option<Vec<u8>>> {
+        let (object, mut buf) = (self.object(slot.oid)?, IoBuf::default());
+        Ok(object.get_by(way, at, &slot.dkey, akey, &mut buf).await?.map(|_| buf.to_vec()))
+    }
+
     /// The target of the symbolic link whose record is `inode`.
     pub(crate) fn target(&self, at: At<'_>, slot: &Slot, inode: &Inode) -> Result<Vec<u8>> {
         assert!(inode.kind == FileKind::Symlink, "asked for symbolic links only");
@@ -156,11 +194,11 @@ impl Mount {
     }
 
     /// The number of the device whose entry or companion is in `slot`; zero of what is no device.
-    pub(crate) fn device_no(&self, at: At<'_>, slot: &Slot, inode: &Inode) -> Result<DeviceNo> {
+    pub(crate) async fn device_no_by(&self, way: Way, slot: &Slot, inode: &Inode) -> Result<DeviceNo> {
         if !inode.kind.is_device() {
             return Ok(DeviceNo::default());
         }
-        let stored = self.value(at, slot, AKEY_RDEV)?;
+        let stored = self.value_by(way, At::Latest, slot, AKEY_RDEV).await?;
         stored.and_then(|bytes| DeviceNo::from_bytes(&bytes)).ok_or_else(|| bad_record(slot))
     }
 
@@ -237,10 +275,15 @@ impl Mount {
 
     /// The access time that lies in `slot`, if they are kept.
     pub(crate) fn atime(&self, at: At<'_>, slot: &Slot) -> Result<Option<Time>> {
+        now(self.atime_by(Way::Now, at, slot))
+    }
+
+    /// As [`Mount::atime`], on a way of the caller's.
+    pub(crate) async fn atime_by(&self, way: Way, at: At<'_>, slot: &Slot) -> Result<Option<Time>> {
         if !self.atime {
             return Ok(None);
         }
-        let Some(stored) = self.value(at, slot, AKEY_ATIME)? else { return Ok(None) };
+        let Some(stored) = self.value_by(way, at, slot, AKEY_ATIME).await? else { return Ok(None) };
         access_time::from_bytes(&stored).map(Some).ok_or_else(|| bad_record(slot))
     }
 
@@ -250,31 +293,30 @@ impl Mount {
             return Ok(self.inode(at, slot)?.map(|inode| (inode, None)));
         }
         let object = self.object(slot.oid)?;
-        let record = Want::Array { record_bytes: 1, extents: smallvec![Recx::new(0, inode::BYTES as u64)] };
-        let time = Want::Single { room_bytes: access_time::BYTES };
-        let asked = [(AKEY_INODE, record), (AKEY_ATIME, time)]
-            .map(|(akey, want)| FetchIod { akey: Key::from_slice(akey), want });
         with_scratch(|buf| {
             buf.set_len(inode::BYTES + access_time::BYTES);
-            let found = match object.fetch(at, &slot.dkey, Cond::NONE, &asked, buf) {
-                Err(StoreError::RecordSize { .. } | StoreError::RecTooBig { .. }) => {
-                    return Err(bad_record(slot));
-                }
-                other => other?,
-            };
-            if found[0].filled.is_empty() {
-                return Ok(None);
-            }
-            let whole = found[0].filled[..] == [Recx::new(0, inode::BYTES as u64)];
-            let inode = buf.first_chunk().filter(|_| whole).and_then(Inode::from_bytes);
-            let time = &buf[inode::BYTES..][..access_time::BYTES];
-            let atime = (found[1].size_bytes > 0).then(|| access_time::from_bytes(time));
-            match (inode, atime) {
-                (Some(inode), None) => Ok(Some((inode, None))),
-                (Some(inode), Some(Some(atime))) => Ok(Some((inode, Some(atime)))),
-                _ => Err(bad_record(slot)),
-            }
+            let found = object.fetch(at, &slot.dkey, Cond::NONE, &inode_and_atime_iods(), buf);
+            inode_and_atime_of(slot, found, buf)
         })
+    }
+
+    /// As [`Mount::inode_and_atime`], of the present, on a way of the caller's.
+    pub(crate) async fn inode_and_atime_by(
+        &self,
+        way: Way,
+        slot: &Slot,
+    ) -> Result<Option<(Inode, Option<Time>)>> {
+        if way == Way::Now {
+            return self.inode_and_atime(At::Latest, slot);
+        }
+        if !self.atime {
+            return Ok(self.inode_by(way, At::Latest, slot).await?.map(|inode| (inode, None)));
+        }
+        let object = self.object(slot.oid)?;
+        let mut buf = IoBuf::zeroed(inode::BYTES + access_time::BYTES);
+        let (none, iods) = (Cond::NONE, inode_and_atime_iods());
+        let found = object.fetch_by(way, At::Latest, &slot.dkey, none, &iods, &mut buf).await;
+        inode_and_atime_of(slot, found, &buf)
     }
 
     /// Everything under an entry's dkey but its record.
@@ -293,8 +335,14 @@ impl Mount {
 
     /// Whether anything is under an entry's dkey.
     pub(crate) fn has_akeys(&self, at: At<'_>, slot: &Slot) -> Result<bool> {
+        now(self.has_akeys_by(Way::Now, at, slot))
+    }
+
+    /// As [`Mount::has_akeys`], on a way of the caller's.
+    pub(crate) async fn has_akeys_by(&self, way: Way, at: At<'_>, slot: &Slot) -> Result<bool> {
         let page = Page { items_max: 1, bytes_max: 4096 };
-        Ok(!self.object(slot.oid)?.list_akeys(at, &slot.dkey, &mut Anchor::default(), page)?.is_empty())
+        let (object, mut start) = (self.object(slot.oid)?, Anchor::default());
+        Ok(!object.list_akeys_by(way, at, &slot.dkey, &mut start, page).await?.is_empty())
     }
 
     pub(crate) fn akeys(&self, at: At<'_>, slot: &Slot) -> Result<Vec<Key>> {
@@ -476,9 +524,14 @@ impl Mount {
 
     /// The shared record of a hard-linked file, and how many names it has.
     pub(crate) fn companion(&self, at: At<'_>, file: Oid) -> Result<(Inode, LinkCount)> {
+        now(self.companion_by(Way::Now, at, file))
+    }
+
+    /// As [`Mount::companion`], on a way of the caller's.
+    async fn companion_by(&self, way: Way, at: At<'_>, file: Oid) -> Result<(Inode, LinkCount)> {
         let slot = Self::companion_slot(file);
-        let inode = self.inode(at, &slot)?.ok_or(Error::NotFound)?;
-        let links = self.value(at, &slot, AKEY_LINKS)?;
+        let inode = self.inode_by(way, at, &slot).await?.ok_or(Error::NotFound)?;
+        let links = self.value_by(way, at, &slot, AKEY_LINKS).await?;
         let links = links.and_then(|bytes| <[u8; link_count::BYTES]>::try_from(bytes).ok());
         match links.and_then(LinkCount::from_bytes) {
             Some(links) => Ok((inode, links)),
@@ -512,10 +565,21 @@ impl Mount {
 
     /// Attributes of what an entry names, the number of its names, and where they lie.
     pub(crate) fn attributes(&self, at: At<'_>, slot: &Slot, inode: &Inode) -> Result<(Inode, u64, Slot)> {
+        now(self.attributes_by(Way::Now, at, slot, inode))
+    }
+
+    /// As [`Mount::attributes`], on a way of the caller's.
+    pub(crate) async fn attributes_by(
+        &self,
+        way: Way,
+        at: At<'_>,
+        slot: &Slot,
+        inode: &Inode,
+    ) -> Result<(Inode, u64, Slot)> {
         if !inode.linked {
             return Ok((*inode, 1, slot.clone()));
         }
-        let (shared, links) = self.companion(at, inode.oid)?;
+        let (shared, links) = Box::pin(self.companion_by(way, at, inode.oid)).await?;
         Ok((shared, links.count(), Self::companion_slot(inode.oid)))
     }
 

@@ -6,7 +6,7 @@ use crate::child::ChildDaemon;
 use crate::common::{CRED, Scratch, Served, WAYS, Way, pool, remote};
 use crate::ranks::{Engines, container, spread_object};
 use crate::raw::{Opened, Raw, oid, update};
-use dolmen_client::{At, Gathered, Page, Pool};
+use dolmen_client::{At, Gathered, Page, Pool, side_by_side};
 use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::verb::{Fetch, FetchIod, List, ListWhat, ReadAt, Verb, Want};
 use dolmen_codec::wire::{Caller, FEATURE_LEASES, Push, Pushed, ReplyHeader, Version};
@@ -256,6 +256,48 @@ fn a_commit_waits_for_leases_at_all_engines_of_its_targets() {
         });
     });
     assert_eq!(hold(), 0);
+}
+
+#[test]
+fn reads_that_go_out_at_once_are_answered_in_their_order_with_a_lease_each() {
+    const COUNT: usize = 700;
+    let engines = Engines::start(2);
+    engines.create(true);
+    let writer = pool(&engines.link(0), POOL);
+    let cont = container(&writer);
+    let object = spread_object(&cont);
+    let reads_by = Arc::new(remote(&engines.link(1), POOL).unwrap());
+    let reader = Pool::connect(Arc::clone(&reads_by) as Arc<dyn Transport>, CRED).unwrap();
+    let reader = reader.open_container(&ContName::Uuid(cont.uuid())).unwrap();
+    let dkey_of = |n: usize| format!("dkey {n}").into_bytes();
+    let value_of = |n: usize| format!("value {n}").into_bytes();
+    for n in (0..COUNT).filter(|n| n % 3 != 0) {
+        object.put(At::Latest, &dkey_of(n), b"a", &value_of(n)).unwrap();
+    }
+    let gathered: Vec<Arc<Gathered>> = (0..COUNT).map(|_| Arc::default()).collect();
+    let reads = gathered.iter().enumerate().map(async |(n, gathered)| {
+        let (object, mut buf) = (reader.object(object.oid()).unwrap().gathering(gathered), IoBuf::default());
+        let dkey = dkey_of(n);
+        let found = object.get_by(dolmen_client::Way::Later, At::Latest, &dkey, b"a", &mut buf).await;
+        found.unwrap().map(|_| buf.to_vec())
+    });
+    let values = reader.together(side_by_side(reads));
+    assert!(values.into_iter().eq((0..COUNT).map(|n| (n % 3 != 0).then(|| value_of(n)))));
+    let leased: Vec<_> = gathered.iter().map(|gathered| gathered.take()).collect();
+    let void = || -> Vec<usize> {
+        let now_ns = RealClock.monotonic_ns();
+        (0..COUNT).filter(|n| !leased[*n].holds(now_ns)).collect()
+    };
+    let links = reads_by.links();
+    listening(&links[0], || {
+        listening(&links[1], || {
+            assert_eq!(void(), [0_usize; 0]);
+            for n in [5_usize, 300, 699] {
+                object.put(At::Latest, &dkey_of(n), b"a", b"new").unwrap();
+            }
+            assert_eq!(void(), [5, 300, 699]);
+        });
+    });
 }
 
 /// A raw client with a lease on a dkey, and the number of that.

@@ -607,6 +607,29 @@ fn over_a_lost_answer<T: Send>(daemon: &ChildDaemon, relay: &Relay, ask: impl Fn
 }
 
 #[test]
+fn reads_that_are_under_way_at_once_are_answered_over_a_restart() {
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let bystander = Bystander::first(daemon.link(Way::Rings));
+    for n in 0..600_u16 {
+        bystander.object.put(At::Latest, &n.to_le_bytes(), b"a", &(n + 7).to_le_bytes()).unwrap();
+    }
+    let relay = Relay::start(daemon.address(Way::Socket), dir.path());
+    let options = dolmen_net::client::LinkOptions { ring_bytes: 0, ..Default::default() };
+    let link = dolmen_net::client::Link::connect(&relay.address(), &options).unwrap();
+    let reader = Bystander::of(&link);
+    let read = async |n: u16| {
+        let mut buf = dolmen_types::IoBuf::default();
+        reader.object.get_by(Later, At::Latest, &n.to_le_bytes(), b"a", &mut buf).await.unwrap();
+        buf.to_vec()
+    };
+    let values = over_a_lost_answer(&daemon, &relay, || {
+        reader.cont.together(dolmen_client::side_by_side((0..600).map(read)))
+    });
+    assert!(values.into_iter().eq((0..600_u16).map(|n| (n + 7).to_le_bytes().to_vec())));
+}
+
+#[test]
 fn what_was_made_or_removed_before_the_answer_was_lost_is_answered_so_after_a_restart() {
     let dir = Scratch::new();
     let daemon = ChildDaemon::start(dir.path());

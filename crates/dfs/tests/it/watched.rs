@@ -3,7 +3,7 @@
 use dolmen_client::Transport;
 use dolmen_codec::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange, LockReply};
 use dolmen_codec::pool::{PoolReply, PoolVerb};
-use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request};
+use dolmen_codec::{Answer, Ask, Lease, Outcome, QueueId, Request};
 use dolmen_types::{Error, Oid, Result, Uuid};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,6 +22,7 @@ struct Trap {
 pub(crate) struct Watched {
     inner: Arc<dyn Transport>,
     requests: AtomicU64,
+    round_trips: AtomicU64,
     /// Guards what waits for its request; not held while it acts.
     trap: Mutex<Option<Trap>>,
     /// Who keeps locks, if anybody does.
@@ -42,9 +43,9 @@ impl Watched {
         inner: Arc<dyn Transport>,
         refuses: impl Fn() -> Option<Error> + Send + Sync + 'static,
     ) -> Self {
-        let requests = AtomicU64::new(0);
-        let answered = Mutex::default();
-        Self { inner, requests, trap: Mutex::new(None), keeper: None, answered, refuses: Box::new(refuses) }
+        let (requests, round_trips) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (trap, answered) = (Mutex::new(None), Mutex::default());
+        Self { inner, requests, round_trips, trap, keeper: None, answered, refuses: Box::new(refuses) }
     }
 
     /// One that keeps locks, as a daemon does.
@@ -89,6 +90,11 @@ impl Watched {
     /// Requests so far whose answers somebody has waited for.
     pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
+    }
+
+    /// How often somebody has waited so far, for one request or for several that went out at once.
+    pub(crate) fn round_trips(&self) -> u64 {
+        self.round_trips.load(Ordering::Relaxed)
     }
 
     /// Before the next such request; with an error it is not carried out.
@@ -188,6 +194,14 @@ impl Watched {
 }
 
 impl Watched {
+    fn ask(&self, request: Request<'_>) -> Outcome {
+        if let Some(error) = (self.refuses)() {
+            return request.refused(error);
+        }
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.act_on(request)
+    }
+
     /// Carries a request out, unless somebody is to act before or says otherwise.
     fn act_on(&self, request: Request<'_>) -> Outcome {
         let trap = self.trap.lock().unwrap().take_if(|trap| (trap.is_it)(&request.ask));
@@ -206,15 +220,17 @@ impl Watched {
 
 impl Transport for Watched {
     fn call(&self, request: Request<'_>) -> Outcome {
-        if let Some(error) = (self.refuses)() {
-            return request.refused(error);
-        }
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.act_on(request)
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
+        self.ask(request)
     }
 
     fn is_in_order(&self) -> bool {
         self.keeper.is_some()
+    }
+
+    fn call_all(&self, requests: Vec<(Request<'static>, bool)>) -> Vec<(Outcome, Option<Lease>)> {
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
+        requests.into_iter().map(|(request, _)| (self.ask(request), None)).collect()
     }
 
     fn open_queue(&self) -> Result<QueueId> {

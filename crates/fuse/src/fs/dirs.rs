@@ -105,47 +105,90 @@ impl Fs {
             let page_number = usize::try_from(page).map_err(|_no_page| number::EINVAL)?;
             let Some(names) = self.done(listing.page(&open.dir, page_number))? else { return Ok(()) };
             let place = usize::try_from(place).map_err(|_no_place| number::EINVAL)?;
-            for (name, next) in names.iter().zip(FIRST + page * stride + 1..).skip(place) {
-                if !fits(reply, room, name, plus) {
+            let mut left = names.get(place..).unwrap_or_default();
+            at = FIRST + page * stride + place as u64;
+            // Of what is gone since it was listed the room is left for others.
+            while !left.is_empty() {
+                let some = &left[..fitting(reply, room, left, plus)];
+                if some.is_empty() {
                     return Ok(());
                 }
-                self.list_one(&open, name, next, plus, reply)?;
+                self.list_some(&open, some, at + 1, plus, reply)?;
+                (left, at) = (&left[some.len()..], at + some.len() as u64);
             }
             at = FIRST + (page + 1) * stride;
         }
     }
 
-    fn list_one(&self, open: &OpenDir, name: &[u8], next: u64, plus: bool, reply: &mut Reply) -> Done {
-        let (found, leased) = self.look(open.view, || open.dir.lookup(name));
-        match found {
-            // Gone since it was listed.
-            Err(Error::NotFound | Error::Stale) => Ok(()),
-            // He may list the directory, and not pass through it.
-            Err(Error::NoPermission) => {
-                put_plain(reply, UNKNOWN_INO, next, name, plus);
-                Ok(())
-            }
-            Err(error) if error.is_damage() => {
-                self.note(&error.to_string());
-                put_plain(reply, UNKNOWN_INO, next, name, plus);
-                Ok(())
-            }
-            found => {
-                let (obj, stat) = self.done(found)?;
-                let (ino, kind) = (snapshots::ino_in(open.view, stat.ino), stat.mode() >> 12);
-                if plus {
-                    self.found(open.view, obj, (&stat, &leased), reply);
+    /// Lists names, of which the first is followed by number `next`: what they name is asked for side by side.
+    fn list_some(
+        &self,
+        open: &OpenDir,
+        names: &[Box<[u8]>],
+        next: u64,
+        plus: bool,
+        reply: &mut Reply,
+    ) -> Done {
+        let asked: Vec<&[u8]> = names.iter().map(|name| &**name).collect();
+        if !plus {
+            let found = open.dir.numbers_of_all(&asked);
+            for ((name, next), found) in asked.into_iter().zip(next..).zip(found) {
+                if let Some((kind, ino)) = self.listed((name, next), plus, found, reply)? {
+                    let ino = snapshots::ino_in(open.view, ino);
+                    reply::dirent(&mut reply.out, ino, next, kind.bits() >> 12, name);
                 }
-                reply::dirent(&mut reply.out, ino, next, kind, name);
-                Ok(())
+            }
+            return Ok(());
+        }
+        let found = open.dir.lookup_all(&asked, self.takes_leases(open.view));
+        for ((name, next), (found, leased)) in asked.into_iter().zip(next..).zip(found) {
+            if let Some((obj, stat)) = self.listed((name, next), plus, found, reply)? {
+                self.found(open.view, obj, (&stat, &leased), reply);
+                let ino = snapshots::ino_in(open.view, stat.ino);
+                reply::dirent(&mut reply.out, ino, next, stat.mode() >> 12, name);
             }
         }
+        Ok(())
+    }
+
+    /// What was found of a name, if it is to be told; what is damaged, or may not be looked at, is listed here without that.
+    fn listed<T>(
+        &self,
+        (name, next): (&[u8], u64),
+        plus: bool,
+        found: dolmen_dfs::Result<T>,
+        reply: &mut Reply,
+    ) -> Done<Option<T>> {
+        match found {
+            // Gone since it was listed.
+            Err(Error::NotFound | Error::Stale) => return Ok(None),
+            // He may list the directory, and not pass through it.
+            Err(Error::NoPermission) => {}
+            Err(error) if error.is_damage() => self.note(&error.to_string()),
+            found => return self.done(found).map(Some),
+        }
+        put_plain(reply, UNKNOWN_INO, next, name, plus);
+        Ok(None)
     }
 }
 
 fn fits(reply: &Reply, room: usize, name: &[u8], plus: bool) -> bool {
+    reply.out.len() + entry_bytes(name, plus) <= room
+}
+
+/// How many of these names there is room for, at most.
+fn fitting(reply: &Reply, room: usize, names: &[Box<[u8]>], plus: bool) -> usize {
+    let mut len = reply.out.len();
+    let fits = |name: &&[u8]| {
+        len += entry_bytes(name, plus);
+        len <= room
+    };
+    names.iter().map(|name| &**name).take_while(fits).count()
+}
+
+fn entry_bytes(name: &[u8], plus: bool) -> usize {
     let head = if plus { ENTRY_BYTES } else { 0 };
-    reply.out.len() + head + dirent_bytes(name) <= room
+    head + dirent_bytes(name)
 }
 
 /// Lists the names of snapshots, behind `.` and `..`. None is mounted before somebody looks into it.

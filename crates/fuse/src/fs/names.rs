@@ -33,7 +33,7 @@ impl Fs {
             return self.lookup_number(view, obj, caller, reply);
         }
         let dir = self.dir(dir)?;
-        let (found, leased) = self.look(node.view, || dir.lookup(name));
+        let (found, leased) = self.look(node.view, || dir.lookup_to_open(name));
         let (obj, stat) = self.done(found)?;
         self.found(node.view, obj, (&stat, &leased), reply);
         Ok(())

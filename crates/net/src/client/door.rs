@@ -184,6 +184,10 @@ impl Transport for Door {
         self.link.call_leased(self.pool, request)
     }
 
+    fn call_all(&self, requests: Vec<(Request<'static>, bool)>) -> Vec<(Outcome, Option<Lease>)> {
+        self.link.call_all(self.pool, requests)
+    }
+
     fn open_queue(&self) -> Result<QueueId> {
         self.link.open_queue()
     }

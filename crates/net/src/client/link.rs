@@ -17,6 +17,7 @@ mod land;
 mod later;
 mod leases;
 mod silence;
+mod together;
 mod turns;
 
 use super::follow::Follower;
@@ -395,7 +396,6 @@ impl Inner {
         mut request: Request<'_>,
         wanted: Wanted,
     ) -> (Outcome, Option<Lease>) {
-        let token = request.token;
         if self.mark.is_forked() {
             return (request.refused(self.unreachable()), None);
         }
@@ -443,19 +443,7 @@ impl Inner {
                 }
             }
         };
-        let is_done = state.caller_is_done(id) == Some(true);
-        let ended = if is_done { state.requests.end(id) } else { state.give_up(id) };
-        let pending = ended.expect("only its caller ends it");
-        let result = match (pending.progress, given_up) {
-            (Progress::Done(Finished::Pool(result)), _) => result,
-            (_, Some(error)) => Err(error),
-            (_, None) => Err(self.unreachable()),
-        };
-        let lease = match pending.lease {
-            Wanted::Has(lease) => Some(lease),
-            Wanted::No | Wanted::Yes { .. } => None,
-        };
-        (Outcome { token, result, buf: pending.buf.or_else(|| request.ask.take_buf()) }, lease)
+        self.ended(&mut state, id, request, given_up)
     }
 
     /// Asks the daemon; for a pool, if it is known how that is opened again.

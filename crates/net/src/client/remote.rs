@@ -14,6 +14,7 @@ use dolmen_codec::verb::Reply;
 use dolmen_codec::wire::{FEATURE_CHANGE, PoolAccess, PoolConnection, PoolName, RankInfo, SystemVerb};
 use dolmen_codec::{Answer, Ask, Lease, Outcome, QueueId, Request, Transport, Way, now};
 use dolmen_types::{ContNo, Error, Head, Label, PoolMap, Result, TargetNo};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Looks at several connections before a thread that waits rests between two of them.
@@ -243,6 +244,41 @@ impl Spread {
         if let Some(request) = self.send(home, &queue, at, request) {
             queue.waiting().unsent.push((at, request));
         }
+    }
+
+    /// Asks several, those of one engine at once.
+    fn call_all(
+        &self,
+        home: &Door,
+        requests: Vec<(Request<'static>, bool)>,
+    ) -> Vec<(Outcome, Option<Lease>)> {
+        let mut answers: Vec<Option<(Outcome, Option<Lease>)>> = requests.iter().map(|_| None).collect();
+        let mut parts: BTreeMap<Option<usize>, (Vec<usize>, Vec<_>)> = BTreeMap::new();
+        for (place, asked) in requests.into_iter().enumerate() {
+            let at = match &asked.0.ask {
+                Ask::Target(target, ..) => self.place(*target),
+                Ask::Pool(_) => None,
+            };
+            let (places, part) = parts.entry(at).or_default();
+            places.push(place);
+            part.push(asked);
+        }
+        for (at, (places, part)) in parts {
+            let reached = match (at, part.first()) {
+                (Some(at), Some((first, _))) => until(|| self.reach(home, at, &first.ask)),
+                _ => Ok(home),
+            };
+            let told = match reached {
+                Ok(door) => door.call_all(part),
+                Err(error) => {
+                    part.into_iter().map(|(asked, _)| (asked.refused(error.clone()), None)).collect()
+                }
+            };
+            for (place, answer) in places.into_iter().zip(told) {
+                answers[place] = Some(answer);
+            }
+        }
+        answers.into_iter().map(|answer| answer.expect("each request is in one part")).collect()
     }
 
     /// Sends a request to another engine; gives it back if that is to be tried again.
@@ -512,6 +548,13 @@ impl Transport for Remote {
 
     fn is_in_order(&self) -> bool {
         self.spread.is_none()
+    }
+
+    fn call_all(&self, requests: Vec<(Request<'static>, bool)>) -> Vec<(Outcome, Option<Lease>)> {
+        match &self.spread {
+            None => self.home.call_all(requests),
+            Some(spread) => spread.call_all(&self.home, requests),
+        }
     }
 
     fn open_queue(&self) -> Result<QueueId> {

@@ -4,8 +4,10 @@ use super::orphans::unnamed;
 use super::script::Script;
 use super::{Mounted, unmounted, wait_until};
 use crate::served::Daemon;
+use core::sync::atomic::{AtomicBool, Ordering};
 use nix::sys::signal::Signal;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 /// Makes the file that it is given, and for each line reads, writes and looks at it without its name, and says what it has found.
@@ -161,4 +163,40 @@ fn a_mount_that_stands_still_loses_no_file_that_is_open() {
     holder.running.kill();
     wait_until("it is freed at its last close", || unnamed(&mounted) == 0);
     mounted.finish();
+}
+
+#[test]
+fn a_name_that_two_mounts_replace_again_and_again_is_opened_in_a_third() {
+    const OPENS: usize = 1500;
+    for cache in ["off", "metadata"] {
+        let args = ["--cache", cache];
+        let Some(mut mounted) = Mounted::served(&format!("opens-replaced-{cache}"), &args) else { return };
+        mounted.mount("mnt2", &args);
+        mounted.mount("mnt3", &args);
+        let [here, there, third] = ["mnt", "mnt2", "mnt3"].map(|dir| mounted.place.path(dir));
+        fs::write(here.join("f"), b"dolmen").unwrap();
+        let is_over = AtomicBool::new(false);
+        let failed: Vec<io::Error> = dolmen_env::scope(|threads| {
+            for (dir, own) in [(&here, "one"), (&there, "two")] {
+                let (own, name, is_over) = (dir.join(own), dir.join("f"), &is_over);
+                threads.spawn(move || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        fs::write(&own, b"dolmen").unwrap();
+                        fs::rename(&own, &name).unwrap();
+                    }
+                });
+            }
+            let read = |_| match fs::read(third.join("f")) {
+                Ok(read) if read == b"dolmen" => None,
+                Ok(read) => Some(io::Error::other(format!("{read:?}"))),
+                Err(error) => Some(error),
+            };
+            let failed = (0..OPENS).filter_map(read).collect();
+            is_over.store(true, Ordering::Relaxed);
+            failed
+        });
+        assert!(failed.is_empty(), "{cache}: {} of {OPENS}: {}", failed.len(), failed[0]);
+        wait_until("what was replaced is freed", || unnamed(&mounted) == 0);
+        mounted.finish();
+    }
 }

@@ -1,7 +1,7 @@
 //! Listing directories while others change them.
 
 use super::common::{World, put, small_chunks};
-use dolmen_dfs::{Cookie, Error, FileKind, FormatOptions, What};
+use dolmen_dfs::{Cookie, Dfs, Error, FileKind, FormatOptions, MountOptions, OpenOptions, What};
 use dolmen_types::ObjectClass;
 use std::collections::BTreeSet;
 
@@ -104,6 +104,58 @@ fn a_listing_with_attributes_agrees_with_lstat() {
     }
     let kinds = dir.list_kinds(&mut Cookie::default(), 100).unwrap();
     assert_eq!(kinds.iter().filter(|(_, kind)| *kind == Ok(FileKind::File)).count(), 3);
+}
+
+#[test]
+fn names_are_listed_with_their_attributes_a_page_at_a_time() {
+    let (world, watched) = World::watched();
+    for atime in [false, true] {
+        let fs = Dfs::mount(&world.container, &MountOptions { atime, ..world.options() }).unwrap();
+        let path = format!("/d{atime}");
+        fs.mkdir(&path, 0o755).unwrap();
+        let dir = fs.open_dir(&path).unwrap();
+        for n in 0..300 {
+            dir.open(format!("f{n}"), &OpenOptions::CREATE).unwrap().write_at(0, &vec![1; n]).unwrap();
+        }
+        for n in 0..100 {
+            dir.link(format!("f{n}"), &dir, format!("l{n}")).unwrap();
+            dir.mkdir(format!("d{n}"), 0o700).unwrap();
+            dir.symlink("anywhere", format!("s{n}")).unwrap();
+        }
+        let (mut cookie, mut all, before) = (Cookie::default(), Vec::new(), watched.round_trips());
+        while !cookie.is_end() {
+            all.extend(dir.list_plus(&mut cookie, 256).unwrap());
+        }
+        // The page; records; those that names share, and their counts; access times; sizes.
+        let round_trips = watched.round_trips() - before;
+        assert!(round_trips <= 3 * 6, "{round_trips} for 600 names");
+        assert_eq!(all.len(), 600);
+        for entry in &all {
+            assert_eq!(entry.stat, dir.lstat(&entry.name));
+        }
+        let mut names: Vec<&[u8]> = all.iter().map(|entry| &*entry.name).collect();
+        names.push(b"gone");
+        let before = watched.round_trips();
+        let found = dir.lookup_all(&names, true);
+        assert!(watched.round_trips() - before <= 5, "{}", watched.round_trips() - before);
+        for (name, (found, leased)) in names.iter().zip(&found) {
+            assert!(!leased.holds(0), "nobody gives any here");
+            match (found, dir.lookup(name)) {
+                (Ok((obj, stat)), Ok((again, same))) => {
+                    assert_eq!((obj.oid(), *stat), (again.oid(), same));
+                }
+                (found, again) => {
+                    assert_eq!(
+                        (found.as_ref().err(), again.err()),
+                        (Some(&Error::NotFound), Some(Error::NotFound))
+                    );
+                }
+            }
+        }
+        let before = watched.round_trips();
+        let kinds = dir.list_kinds(&mut Cookie::default(), 1000).unwrap();
+        assert_eq!((kinds.len(), watched.round_trips() - before), (600, 2));
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::watched::Watched;
 use dolmen_codec::Ask;
 use dolmen_codec::lock::LockKind;
 use dolmen_codec::pool::PoolVerb;
-use dolmen_dfs::{Dfs, Error, File, FileKind, Follow, OpenOptions, RenameMode, SetAttrs, XattrCond};
+use dolmen_dfs::{Cred, Dfs, Error, File, FileKind, Follow, OpenOptions, RenameMode, SetAttrs, XattrCond};
 use dolmen_env::{Clock, RealClock};
 use std::sync::Arc;
 
@@ -278,6 +278,66 @@ fn who_may_have_no_more_locks_frees_what_nobody_has_open_and_nothing_else() {
         watched.fill_locks(false);
         drop(file);
         wait_until(case, || world.object_count() == objects);
+    }
+}
+
+/// Opens what a name leads to in two steps, as a system does that is told what the name is first, and looks it up once more if that is
+/// gone by the second step; how often it had to.
+fn open_in_two_steps(fs: &Dfs, mut between: impl FnMut()) -> (dolmen_dfs::Result<File>, usize) {
+    let mut open = || {
+        let (obj, _) = fs.lookup_to_open("f")?;
+        between();
+        obj.open(&OpenOptions::READ)
+    };
+    match open() {
+        Err(Error::Stale) => (open(), 1),
+        other => (other, 0),
+    }
+}
+
+fn replace(fs: &Dfs, with: &[u8]) {
+    put(fs, "/new", with).close().unwrap();
+    fs.rename("/new", fs, "/f", RenameMode::Replace).unwrap();
+}
+
+#[test]
+fn a_name_that_is_looked_up_again_is_opened_however_often_others_replace_it() {
+    let root = Cred { uid: 0, gid: 0, groups: Vec::new(), umask: 0 };
+    for of_user in [false, true] {
+        let (world, watched, [one, two], objects) = two();
+        let reader = world.mount_shared();
+        let asks = if of_user { reader.as_user(root.clone()) } else { reader.clone() };
+        replace(&one, b"first");
+        let (mut last, mut again) = (b"first".to_vec(), 0);
+        for n in 0..40_usize {
+            let mut found = Vec::new();
+            let (file, repeats) = open_in_two_steps(&asks, || {
+                let new = vec![b'x'; 5 + found.len() + n];
+                found.push(core::mem::replace(&mut last, new.clone()));
+                // Twice, so that it is not where it was moved to either.
+                replace(&one, b"in between");
+                replace(if n % 2 == 0 { &one } else { &two }, &new);
+            });
+            again += repeats;
+            let file = file.unwrap();
+            assert_eq!(Some(read_all(&file)), found.pop(), "it is what the name was when it was looked up");
+            assert_eq!(file.stat().unwrap().links, 0);
+        }
+        assert_eq!(again, 1, "from then on the name is known to be replaced");
+        // Whoever only looks has it for a moment.
+        let (obj, _) = asks.lookup_to_open("f").unwrap();
+        replace(&two, b"last");
+        assert_eq!(read_all(&obj.open(&OpenOptions::READ).unwrap()), last);
+        world.clock.advance(2_000_000_000);
+        assert_eq!(obj.open(&OpenOptions::READ).map(drop).unwrap_err(), Error::Stale);
+        world.clock.advance(20_000_000_000);
+        let before = watched.requests();
+        asks.lookup_to_open("f").unwrap();
+        let costs = watched.requests() - before;
+        assert!(costs <= 3, "{costs}: it was not replaced for long");
+        drop((obj, asks, reader));
+        wait_until("what was held is freed", || world.object_count() == objects + 1);
+        assert_eq!(two.check(false).unwrap().orphans, 0);
     }
 }
 

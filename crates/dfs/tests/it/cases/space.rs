@@ -72,25 +72,89 @@ fn where_a_file_ends_in_a_hole_or_has_ended_there_is_no_data() {
     }
 }
 
-#[test]
-fn of_a_long_file_a_chunk_with_any_data_is_blocks_as_a_whole() {
-    let world = World::with(2, &small_chunks());
-    let fs = mounted(&world, false);
-    let file = put(&fs, "/f", b"");
-    for chunk in 0..65 {
-        file.write_at(chunk * 2 * 4096, &[1; 10]).unwrap();
-        let blocks = file.stat().unwrap().blocks;
-        assert_eq!(
-            blocks,
-            if chunk < 64 { (10 * (chunk + 1)).div_ceil(512) } else { (64 * 4096_u64 + 10).div_ceil(512) }
-        );
+/// Which bytes of a file of small chunks are data.
+struct Map(Vec<bool>);
+
+impl Map {
+    fn set(&mut self, from: usize, to: usize, is_data: bool) {
+        if self.0.len() < to && is_data {
+            self.0.resize(to, false);
+        }
+        let to = to.min(self.0.len());
+        self.0[from..to].fill(is_data);
     }
-    file.set_len(1 << 40).unwrap();
-    assert_eq!(
-        file.stat().unwrap().blocks,
-        65 * 8,
-        "the last one that has data counts, and the end does not"
-    );
+
+    fn data_bytes(&self) -> u64 {
+        self.0.iter().filter(|is_data| **is_data).count() as u64
+    }
+}
+
+#[test]
+fn blocks_of_a_long_file_are_what_is_stored_to_the_byte() {
+    for shared in [false, true] {
+        let world = World::with(2, &small_chunks());
+        let fs = mounted(&world, shared);
+        let (file, mut map) = (put(&fs, "/f", b""), Map(Vec::new()));
+        let assert_exact = |map: &Map, what: &str| {
+            let blocks = map.data_bytes().div_ceil(512);
+            assert_eq!(file.stat().unwrap().blocks, blocks, "{what}, shared: {shared}");
+            assert_eq!(fs.lookup("f").unwrap().1.blocks, blocks, "{what}, shared: {shared}");
+            assert_eq!(mounted(&world, true).stat("/f").unwrap().blocks, blocks, "{what}, by another mount");
+            assert_eq!(file.data_bytes().unwrap(), map.data_bytes(), "{what}");
+        };
+        let write = |map: &mut Map, at: usize, len: usize| {
+            file.write_at(at as u64, &vec![1; len]).unwrap();
+            map.set(at, at + len, true);
+        };
+        for chunk in (0..300).filter(|chunk| chunk % 5 != 0) {
+            write(&mut map, chunk * 4096 + chunk * 37 % 1000, 100 + chunk * 5);
+            if chunk % 7 == 3 {
+                write(&mut map, chunk * 4096 + 3000, 701);
+            }
+        }
+        assert_exact(&map, "holes inside of chunks");
+        let end = map.0.len();
+        assert_eq!(file.append(&[1; 10_000]).unwrap(), end as u64);
+        map.set(end, end + 10_000, true);
+        assert_exact(&map, "appended");
+        file.punch_hole(50 * 4096 + 10, 70 * 4096 - 15).unwrap();
+        map.set(50 * 4096 + 10, 120 * 4096 - 5, false);
+        assert_exact(&map, "punched");
+        file.set_len(250 * 4096 + 2000).unwrap();
+        map.0.truncate(250 * 4096 + 2000);
+        assert_exact(&map, "cut in a hole");
+        file.set_len(1 << 40).unwrap();
+        assert_exact(&map, "lengthened");
+        let other = mounted(&world, true).open("/f", &OpenOptions::WRITE).unwrap();
+        world.clock.advance(1_000_000_000);
+        other.write_at(70 * 4096 + 5, &[1; 9000]).unwrap();
+        other.close().unwrap();
+        map.set(70 * 4096 + 5, 70 * 4096 + 9005, true);
+        assert_exact(&map, "beside another mount");
+    }
+}
+
+#[test]
+fn a_stat_of_a_long_file_waits_a_few_times_and_the_next_one_for_no_chunk() {
+    let (world, watched) = World::watched();
+    let fs = mounted(&world, false);
+    let options = OpenOptions { chunk_bytes: 4096, ..OpenOptions::CREATE };
+    let file = fs.open("/f", &options).unwrap();
+    for chunk in 0..500 {
+        file.write_at(chunk * 4096 + 1, &[1; 1000]).unwrap();
+    }
+    file.set_len(600 * 4096).unwrap();
+    let waits = || {
+        let before = (watched.round_trips(), watched.requests());
+        assert_eq!(file.stat().unwrap().blocks, 500_000_u64.div_ceil(512));
+        (watched.round_trips() - before.0, watched.requests() - before.1)
+    };
+    let (round_trips, requests) = waits();
+    assert!(round_trips <= 6 && requests >= 500, "{round_trips} for {requests} requests");
+    assert_eq!(waits(), (2, 2), "record and size");
+    file.write_at(0, &[1]).unwrap();
+    file.punch_hole(0, 1).unwrap();
+    assert_eq!(waits().0, round_trips, "it has changed");
 }
 
 #[test]
