@@ -4,8 +4,8 @@ use crate::at::At;
 use crate::client::{MapView, Write, unexpected};
 use crate::container::Container;
 use crate::gathered::Gathered;
-use crate::tx::Sight;
 use crate::tx::merge::{self, Seen};
+use crate::tx::{Sight, Staged, Tx};
 use crate::{listing, split};
 use dolmen_codec::order::check_key;
 use dolmen_codec::verb::{
@@ -116,6 +116,16 @@ impl Object {
     #[must_use]
     pub fn charged(&self) -> Option<u32> {
         self.charged
+    }
+
+    /// Has what there is of the object charged to whom [`Object::charged_to`] names, from the commit of a transaction on: all of its
+    /// versions on all targets, also those that only snapshots show. What is written later is charged as that says. An engine
+    /// that does not heed the name leaves it as it is.
+    ///
+    /// # Errors
+    /// `NoPermission` in a snapshot; `TxRestart`. The commit's: `QuotaLimit` where there is no room for it, and nothing is done.
+    pub fn give(&self, tx: &Tx) -> Result<()> {
+        tx.change(self, &[Staged::Give]).map(drop)
     }
 
     /// Writes values under one dkey, atomically up to `limits::PAYLOAD_BYTES_MAX` an akey; more is written piece

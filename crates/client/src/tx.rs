@@ -87,8 +87,13 @@ struct Entry {
 
 #[derive(Debug)]
 enum Change {
-    Update { dkey: Key, iods: Vec<(Key, Value)> },
+    Update {
+        dkey: Key,
+        iods: Vec<(Key, Value)>,
+    },
     Punch(PunchScope),
+    /// What there is of the object is charged to whom the object says.
+    Give,
 }
 
 /// One of the changes that a transaction is to buffer together.
@@ -96,6 +101,7 @@ enum Change {
 pub(crate) enum Staged<'a> {
     Update { dkey: &'a [u8], iods: &'a [UpdateIod<'a>] },
     Punch(PunchScope),
+    Give,
 }
 
 /// Conflicts in a row.
@@ -125,7 +131,7 @@ impl Staged<'_> {
     fn payload_bytes(&self) -> usize {
         match self {
             Self::Update { iods, .. } => iods.iter().map(|iod| payload_of(&iod.value).len()).sum(),
-            Self::Punch(_) => 0,
+            Self::Punch(_) | Self::Give => 0,
         }
     }
 }
@@ -381,6 +387,7 @@ impl Tx {
             match change {
                 Staged::Update { dkey, iods } => check::update(object, dkey, iods)?,
                 Staged::Punch(scope) => check::punch(object, scope)?,
+                Staged::Give => {}
             }
         }
         self.buffer(object, changes, None)
@@ -467,6 +474,7 @@ impl State {
                 Staged::Update { dkey, .. } => {
                     pieces.iter().for_each(|piece| self.push_update(&object, dkey, piece));
                 }
+                Staged::Give => self.log.push(Entry { object: Arc::clone(&object), change: Change::Give }),
                 Staged::Punch(scope) => {
                     self.overlay.punch(object.oid(), scope);
                     let change = Change::Punch(scope.clone());
@@ -580,6 +588,13 @@ fn parts<'l, 'o>(
                 let (iods, charged) = (iods.collect(), entry.object.charged());
                 let update = Update { oid, dkey: dkey.clone(), cond: Cond::NONE, iods, charged };
                 parts.entry(entry.object.target(map, dkey)?).or_default().push(Mutation::Update(update));
+            }
+            Change::Give => {
+                for target in entry.object.targets(map)? {
+                    let (dkey, iods, charged) = (Key::new(), SmallVec::new(), entry.object.charged());
+                    let gift = Update { oid, dkey, cond: Cond::NONE, iods, charged };
+                    parts.entry(target).or_default().push(Mutation::Update(gift));
+                }
             }
             Change::Punch(scope) => {
                 let targets = match scope {

@@ -160,6 +160,12 @@ pub(crate) fn adds(commit: &TxCommit<'_>, uid: u32) -> ByUser {
     adds
 }
 
+/// Whether a transaction gives anything.
+pub(crate) fn gives(commit: &TxCommit<'_>) -> bool {
+    let mut mutations = commit.parts.iter().flat_map(|(_, mutations)| mutations);
+    mutations.any(|mutation| matches!(mutation, Mutation::Update(update) if update.iods.is_empty()))
+}
+
 /// Whether a refusal is one by limits.
 pub(crate) fn is_limit<R>(result: &Result<R>) -> bool {
     matches!(result, Err(Error::QuotaLimit))

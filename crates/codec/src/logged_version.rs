@@ -257,6 +257,28 @@ mod tests {
     }
 
     #[test]
+    fn a_gift_is_a_removed_value_without_keys_and_no_other_value_is_without_them() {
+        let gift =
+            Version { dkey: b"", akey: b"", value_bytes: 0, place: ValuePlace::None, sums: &[], ..single() };
+        let decoded = |version: &Version<'_>| {
+            let mut bytes = Vec::new();
+            version.encode_logged(&mut bytes, 0);
+            let found = Version::decode_logged(&mut Reader::new(&bytes))
+                .map(|found| (found.is_gift(), found.is_removal()));
+            (found, crate::bytes::golden(&bytes))
+        };
+        assert_eq!(decoded(&gift), (Some((true, false)), 0x119b_2e0f_518b_71a5));
+        let keyed = Version { akey: b"a", ..gift };
+        for other in
+            [keyed, Version { dkey: b"", akey: b"", ..single() }, Version { dkey: b"", akey: b"", ..hole() }]
+        {
+            assert_eq!(decoded(&other).0, None, "{other:?}");
+        }
+        let removal = Version { dkey: b"d", akey: b"a", ..gift };
+        assert_eq!(decoded(&removal).0, Some((false, true)));
+    }
+
+    #[test]
     fn a_forged_version_gets_a_right_checksum() {
         let mut record = vec![9; 3];
         array().encode_logged(&mut record, 0);

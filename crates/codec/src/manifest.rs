@@ -10,7 +10,9 @@ use crate::verb::{ContSpec, Usage};
 use dolmen_types::{ContNo, Credentials, Durability, Epoch, TargetNo, TxId, limits};
 
 const MAGIC: u64 = 0x5453_4654_4e4d_4c44;
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
+/// As it is but for the number: logs and runs of targets that it is of have no gifts.
+const VERSION_WITHOUT_GIFTS: u32 = 3;
 
 /// Frames that a log has had at the most when it is opened: a million of them a second for a hundred thousand years.
 pub const LOG_SEQUENCE_MAX: u64 = u64::MAX / 4;
@@ -234,7 +236,7 @@ impl Manifest {
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut r = Reader::new(bytes);
-        if r.u64()? != MAGIC || r.u32()? != VERSION {
+        if r.u64()? != MAGIC || !(VERSION_WITHOUT_GIFTS..=VERSION).contains(&r.u32()?) {
             return None;
         }
         let target_id = r.u128()?;
@@ -423,8 +425,16 @@ mod tests {
     #[test]
     fn manifest_round_trips_and_refuses_every_truncation() {
         let bytes = example().encode();
-        assert_eq!(crate::bytes::golden(&bytes), 0x34fb_e8d6_aa85_be02);
+        assert_eq!(crate::bytes::golden(&bytes), 0x84cc_1b75_528d_d53d);
         assert_eq!(Manifest::decode(&bytes), Some(example()));
+        let mut older = bytes.clone();
+        older[8..12].copy_from_slice(&VERSION_WITHOUT_GIFTS.to_le_bytes());
+        assert_eq!(crate::bytes::golden(&older), 0x34fb_e8d6_aa85_be02);
+        assert_eq!(Manifest::decode(&older), Some(example()));
+        for version in [VERSION_WITHOUT_GIFTS - 1, VERSION + 1] {
+            older[8..12].copy_from_slice(&version.to_le_bytes());
+            assert_eq!(Manifest::decode(&older), None, "version {version}");
+        }
         for len in 0..bytes.len() {
             assert_eq!(Manifest::decode(&bytes[..len]), None, "length {len}");
         }

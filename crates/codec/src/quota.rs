@@ -24,6 +24,8 @@ pub const RECORD_PREFIXES: [&[u8]; 2] = [b"DFS_", b"DLM_"];
 pub const COMPANION_DKEY: &[u8] = b"DLM_COMPANION";
 /// Records of names up to this size count as the file that they are of: a record with the target of most symbolic links.
 pub const RECORD_BYTES_MAX: u64 = 1024;
+/// Transactions with gifts of which sums are kept; they are forgotten when these end. One that is missing is tried once more.
+const ASKED_MAX: usize = 1024;
 /// Users of one container that may have limits.
 pub const USERS_MAX: usize = 4096;
 
@@ -322,6 +324,20 @@ impl ByUser {
         }
     }
 
+    /// Whether nobody has anything.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let mut sum = self.clone();
+        other.iter().for_each(|(uid, charge)| sum.add(uid, charge));
+        sum
+    }
+
     /// Takes away so many names, whoever's they are.
     pub fn less_files(&mut self, mut files: u64) {
         for (_, charge) in &mut self.0 {
@@ -350,6 +366,31 @@ impl ByUser {
     }
 }
 
+/// What gifts move from some users to others; both sides are the same together.
+#[derive(Debug, Clone, Default)]
+pub struct Given {
+    /// Who lose it.
+    pub from: ByUser,
+    /// Who get it.
+    pub to: ByUser,
+}
+
+impl Given {
+    /// One more gift; nothing if it is of a user to himself.
+    pub fn add(&mut self, from: u32, to: u32, charge: Charge) {
+        if from != to {
+            self.from.add(from, charge);
+            self.to.add(to, charge);
+        }
+    }
+
+    /// Whether nothing moves.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.to.is_none()
+    }
+}
+
 /// The account of a container that has limits, or had some, since its pool was opened. Shared by its targets.
 #[derive(Debug, Default)]
 pub struct Account {
@@ -367,6 +408,10 @@ pub struct Account {
 struct State {
     used: Charge,
     by_user: BTreeMap<u32, Charge>,
+    /// What gifts under way would bring users, from others, who have it until they are decided.
+    incoming: BTreeMap<u32, Charge>,
+    /// What transactions under way would give, as far as targets have been asked, whether or not it fits.
+    asked: BTreeMap<TxId, ByUser>,
     quota: Quota,
     /// Names that a transaction under way adds in the place of others that it removes.
     moves: BTreeMap<TxId, u64>,
@@ -391,15 +436,7 @@ impl Account {
 
     /// Gives back what was counted or reserved.
     pub fn release(&self, uid: u32, charge: Charge) {
-        let mut state = self.state();
-        debug_assert!(state.used.covers(charge), "nothing is given back that was not charged");
-        state.used = state.used.less(charge);
-        let left = state.by_user.get(&uid).copied().unwrap_or_default().less(charge);
-        if left.is_none() {
-            state.by_user.remove(&uid);
-        } else {
-            state.by_user.insert(uid, left);
-        }
+        self.state().lose(uid, charge);
     }
 
     /// Reserves what a write adds, in a transaction if it is of one, where it hides so much of visible versions, of bytes what no
@@ -416,10 +453,69 @@ impl Account {
         Ok(())
     }
 
-    /// Whether so much would be admitted that replaces nothing.
+    /// As `reserve`, in a transaction that also gives users what others have: `given` is who would lose how much, and who get it.
+    ///
+    /// # Errors
+    /// As `reserve`.
+    pub fn reserve_given(
+        &self,
+        tx: Option<TxId>,
+        adds: &ByUser,
+        replaced: &ByUser,
+        given: &Given,
+    ) -> Result<(), Error> {
+        let mut state = self.state();
+        if let Some(tx) = tx.filter(|_| !given.is_none() && state.share.is_none()) {
+            let sum = state.asked.remove(&tx).unwrap_or_default().plus(&given.to);
+            state.asked.insert(tx, sum);
+            if state.asked.len() > ASKED_MAX {
+                state.asked.pop_first();
+            }
+        }
+        if !state.fits(tx, &adds.plus(&given.to), &replaced.plus(&given.from)) {
+            return Err(Error::QuotaLimit);
+        }
+        adds.iter().for_each(|(uid, charge)| state.add(uid, charge));
+        given.to.iter().for_each(|(uid, charge)| state.expect(uid, charge));
+        Ok(())
+    }
+
+    /// What a transaction would have given that has ended: who get it, as far as targets have been asked. It is told once.
     #[must_use]
-    pub fn fits(&self, adds: &ByUser) -> bool {
-        self.state().fits(None, adds, &ByUser::default())
+    pub fn take_asked(&self, tx: TxId) -> ByUser {
+        self.state().asked.remove(&tx).unwrap_or_default()
+    }
+
+    /// Reserves what a gift that was prepared before would bring users, whether or not they have room.
+    pub fn expect(&self, to: &ByUser) {
+        let mut state = self.state();
+        to.iter().for_each(|(uid, charge)| state.expect(uid, charge));
+    }
+
+    /// Gifts are decided, for which so much was reserved: who had it has it no more, and others do.
+    pub fn hand_over(&self, expected: &ByUser, given: &Given) {
+        let mut state = self.state();
+        for (uid, charge) in expected.iter() {
+            let left = state.incoming.get(&uid).copied().unwrap_or_default().less(charge);
+            if left.is_none() {
+                state.incoming.remove(&uid);
+            } else {
+                state.incoming.insert(uid, left);
+            }
+        }
+        // Some may give what they are given.
+        given.to.iter().for_each(|(uid, charge)| state.add(uid, charge));
+        given.from.iter().for_each(|(uid, charge)| state.lose(uid, charge));
+    }
+
+    /// Whether so much would be admitted that replaces nothing, and so much that others have.
+    #[must_use]
+    pub fn fits_given(&self, adds: &ByUser, given: &ByUser) -> bool {
+        let adds = adds.plus(given);
+        // Whoever they are: all together have it already.
+        let mut others = ByUser::default();
+        others.add(u32::MAX, given.all());
+        self.state().fits(None, &adds, &others)
     }
 
     /// A transaction is under way that moves so many names.
@@ -474,6 +570,22 @@ impl State {
         *own = own.plus(charge);
     }
 
+    fn lose(&mut self, uid: u32, charge: Charge) {
+        debug_assert!(self.used.covers(charge), "nothing is given back that was not charged");
+        self.used = self.used.less(charge);
+        let left = self.by_user.get(&uid).copied().unwrap_or_default().less(charge);
+        if left.is_none() {
+            self.by_user.remove(&uid);
+        } else {
+            self.by_user.insert(uid, left);
+        }
+    }
+
+    fn expect(&mut self, uid: u32, charge: Charge) {
+        let own = self.incoming.entry(uid).or_default();
+        *own = own.plus(charge);
+    }
+
     fn fits(&self, tx: Option<TxId>, adds: &ByUser, replaced: &ByUser) -> bool {
         let moved = Charge { bytes: 0, files: self.moved(tx) };
         let bound_of = |uid: u32| match &self.share {
@@ -483,8 +595,9 @@ impl State {
         let bound = self.share.as_ref().map_or(self.quota.limits.bound(), |share| share.bounds.all);
         let is_within_own = |(uid, adds): (u32, Charge)| {
             bound_of(uid).is_none_or(|bound| {
-                let used = self.by_user.get(&uid).copied().unwrap_or_default();
-                is_within(bound, used, adds, replaced.of(uid).plus(moved))
+                let [used, incoming] =
+                    [&self.by_user, &self.incoming].map(|of| of.get(&uid).copied().unwrap_or_default());
+                is_within(bound, used.plus(incoming), adds, replaced.of(uid).plus(moved))
             })
         };
         is_within(bound, self.used, adds.all(), replaced.all().plus(moved)) && adds.iter().all(is_within_own)

@@ -143,7 +143,8 @@ pub struct Update<'a> {
     pub dkey: Key,
     /// Conditions on dkey and akeys.
     pub cond: Cond,
-    /// At least one; an akey appears once.
+    /// At least one; an akey appears once. In a transaction none, without dkey and conditions, is a gift: what the target has of
+    /// the object is charged to whom it is said to, or stays as it is, if nobody is.
     pub iods: SmallVec<[UpdateIod<'a>; 1]>,
     /// The user to whom it is charged, if he is said and whoever asks may say so; else whoever asks is.
     pub charged: Option<u32>,

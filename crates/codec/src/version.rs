@@ -5,7 +5,7 @@
 //! what surrounds it.
 //!
 //! Invariants: `kind` agrees with the lengths of the keys: a punch without dkey is of an object, one without
-//! akey of a dkey; a value has both. A checksum covers `chunk_bytes` of payload, the last one less.
+//! akey of a dkey; a value has both. A removed single value without keys is a gift: what its object has is charged to whom it names. A checksum covers `chunk_bytes` of payload, the last one less.
 
 use crate::bytes::Reader;
 use dolmen_types::{Recx, limits};
@@ -193,10 +193,10 @@ impl VersionHead {
         }
         let sums = r.take((value_bytes as usize).div_ceil(chunk_bytes(record_bytes, value_bytes)) * 4)?;
         let (dkey, akey) = (r.take(dkey_len)?, r.take(akey_len)?);
-        let keys_fit = if kind == VersionKind::Punch {
-            dkey_len > 0 || akey_len == 0
-        } else {
-            dkey_len > 0 && akey_len > 0
+        let keys_fit = match kind {
+            VersionKind::Punch => dkey_len > 0 || akey_len == 0,
+            VersionKind::Single if !has_data && dkey_len == 0 => akey_len == 0,
+            _ => dkey_len > 0 && akey_len > 0,
         };
         keys_fit.then_some(Version {
             kind,
@@ -234,7 +234,13 @@ impl<'a> Version<'a> {
     /// Whether it is a removed single value or a hole of an array.
     #[must_use]
     pub fn is_removal(&self) -> bool {
-        self.kind != VersionKind::Punch && !self.is_data()
+        self.kind != VersionKind::Punch && !self.is_data() && !self.is_gift()
+    }
+
+    /// Whether it says of an object that what is older of it is charged to whom its credentials name.
+    #[must_use]
+    pub fn is_gift(&self) -> bool {
+        self.kind == VersionKind::Single && self.dkey.is_empty()
     }
 
     /// Appends the encoding, without an inline value.

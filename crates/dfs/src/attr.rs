@@ -11,8 +11,11 @@ use crate::mount::Mount;
 use crate::node::{Node, Slot};
 use crate::obj::Obj;
 use crate::resolve::{Follow, Found, STALE_RETRIES};
-use dolmen_client::{At, Way, now};
+use dolmen_client::quota::RECORD_PREFIXES;
+use dolmen_client::{At, Tx, Way, now};
 use dolmen_types::{Cond, Epoch, ObjectClass, Oid};
+use smallvec::SmallVec;
+use std::sync::PoisonError;
 
 /// What stat(2) tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -642,25 +645,29 @@ impl Mount {
     ) -> Result<()> {
         let now = self.now();
         let times = NewTimes { atime: attrs.atime.or(now), sets_mtime: attrs.mtime != SetTime::Keep };
-        self.amend(slot, oid, times, |inode, home| {
+        self.amend(slot, oid, (times, attrs.uid.is_some()), |inode, home| {
             attrs.apply(cred, inode, now, |inode| self.check(cred, home, inode, Rights::WRITE))
         })
     }
 
-    /// Changes the attributes of the file `oid` that the entry in `slot` names; `Stale` if it names another.
+    /// Changes the attributes of the file `oid` that the entry in `slot` names; `Stale` if it names another. Whoever `gives` it has
+    /// all of it charged to its owner by then.
     pub(crate) fn amend(
         &self,
         slot: &Slot,
         oid: Oid,
-        times: NewTimes,
+        (times, gives): (NewTimes, bool),
         mut change: impl FnMut(&mut Inode, &Slot) -> Result<()>,
     ) -> Result<()> {
         // Both are dropped after the stripe: a node that dies records its times.
         let after;
         let before = self.nodes.find(oid);
+        // Who writes meanwhile would have it charged to the old owner.
+        let gated = before.as_deref().filter(|node| gives && node.kind == FileKind::File);
+        let gate = gated.map(|node| node.gate.write().unwrap_or_else(PoisonError::into_inner));
         let stripe = self.stripes.hold(slot);
         let (mut replaced, mut replaced_atime) = (None, None);
-        let changed = self.in_entry(slot, oid, |at, inode, home| {
+        let changed = self.in_entry_of(slot, oid, gives, |at, inode, home| {
             let now = self.now();
             let mut changed = *inode;
             change(&mut changed, home)?;
@@ -681,6 +688,9 @@ impl Mount {
                 _ => times.atime,
             };
             self.put_times(at, home, Some(&changed), atime)?;
+            if let (true, At::Tx(tx)) = (gives, at) {
+                self.give(tx, home, &changed)?;
+            }
             Ok(changed)
         });
         match (&changed, &before) {
@@ -700,8 +710,27 @@ impl Mount {
             }
             (Err(_), None) => {}
         }
-        drop(stripe);
+        drop((stripe, gate));
         changed.map(|_| ())
+    }
+
+    /// Has what there is of a file charged to its owner: its contents, and what lies beside its record.
+    fn give(&self, tx: &Tx, home: &Slot, inode: &Inode) -> Result<()> {
+        let mut beside = Vec::new();
+        for akey in self.akeys(At::Tx(tx), home)? {
+            // Of what is the file system's only a long target of a link counts anything.
+            let may_count = !RECORD_PREFIXES.iter().any(|prefix| akey.starts_with(prefix));
+            if (may_count || inode.kind == FileKind::Symlink)
+                && let Some(value) = self.value(At::Tx(tx), home, &akey)?
+            {
+                beside.push((akey, value));
+            }
+        }
+        self.put_with_extras(At::Tx(tx), (home, inode.uid), SmallVec::new(), &beside)?;
+        if inode.kind == FileKind::File {
+            self.object(inode.oid)?.charged_to(inode.uid).give(tx)?;
+        }
+        Ok(())
     }
 
     /// Changes extended attributes and notes when; `Stale` if the entry in `slot` does not name `oid`.
@@ -741,12 +770,23 @@ impl Mount {
         &self,
         slot: &Slot,
         oid: Oid,
+        body: impl FnMut(At<'_>, &Inode, &Slot) -> Result<T>,
+    ) -> Result<T> {
+        self.in_entry_of(slot, oid, false, body)
+    }
+
+    /// The same, in a transaction whatever it is if `is_more`: it changes something else, too.
+    fn in_entry_of<T>(
+        &self,
+        slot: &Slot,
+        oid: Oid,
+        is_more: bool,
         mut body: impl FnMut(At<'_>, &Inode, &Slot) -> Result<T>,
     ) -> Result<T> {
         let entry = |at: At<'_>| self.inode(at, slot)?.filter(|inode| inode.oid == oid).ok_or(Error::Stale);
         let alone = self.alone();
         let done = match entry(At::Latest)? {
-            inode if !inode.linked && alone.is_some() => body(At::Latest, &inode, slot),
+            inode if !inode.linked && alone.is_some() && !is_more => body(At::Latest, &inode, slot),
             _ => self.transact(|tx| {
                 let (inode, _, home) = self.attributes(At::Tx(tx), slot, &entry(At::Tx(tx))?)?;
                 body(At::Tx(tx), &inode, &home)

@@ -208,7 +208,7 @@ impl Dir {
             mount.container.oid(dolmen_types::ObjectType::ArrayByte, class, 0, 0)?;
         }
         mount.at_home(&self.node, |slot| {
-            mount.amend(slot, self.node.oid, NewTimes::default(), |inode, _| {
+            mount.amend(slot, self.node.oid, (NewTimes::default(), false), |inode, _| {
                 inode.class = class.unwrap_or(inode.class);
                 inode.chunk_bytes = chunk_bytes.unwrap_or(inode.chunk_bytes);
                 Ok(())

@@ -369,7 +369,7 @@ impl Mount {
 
     /// Writes values under an entry's dkey and its extras, charged to its owner: in as many updates as they need, of one
     /// transaction.
-    fn put_with_extras<'a>(
+    pub(crate) fn put_with_extras<'a>(
         &self,
         at: At<'_>,
         (slot, owner): (&Slot, u32),

@@ -13,8 +13,10 @@
 //! drops what hides there.
 
 use crate::checkpoint::RUNS_LIMIT;
+use crate::choice::{due_range, emptiest};
 use crate::conts::{Cont, View};
 use crate::drops::Drops;
+use crate::gifts::{Gifts, Payers};
 use crate::join::JoinRule;
 use crate::log::LogPlace;
 use crate::numbered::Numbered;
@@ -40,13 +42,6 @@ const GROUP_EXTENTS_MAX: u64 = 1 << 16;
 const GROUP_EXTENTS_MIN: u64 = 1 << 10;
 /// What an extent takes while its array is resolved, with a sixteenth of the memory budget for all.
 const GROUP_EXTENT_BYTES: u64 = 16 * 256;
-/// Runs of like size, one newer than the other, that are merged at once. An entry is written once for each time
-/// that the store grows by this factor; a lookup asks at most this many filters for each.
-const MERGE_RUNS: usize = 6;
-/// Runs are of like size if the largest has at most so many times the bytes of the smallest.
-const LIKE_SIZE: u64 = 4;
-/// With so many runs some are merged whatever their sizes.
-const RUNS_MAX: usize = 20;
 /// What nobody refers to may be such a part of the segments outside the log.
 const GARBAGE_PARTS: u64 = 5;
 /// The same while writers write and there is room for it: what they overwrite empties most segments by itself, and to
@@ -139,8 +134,9 @@ impl<'a> Passing<'a> {
     fn of(key: &'a [u8], payload: &'a [u8]) -> Option<Self> {
         let parts = split_typed(key)?;
         let version = Version::decode(&mut Reader::new(payload))?;
-        // Only a punch belongs to an object or a dkey itself.
-        let has_its_keys = version.kind == VersionKind::Punch || parts.akey.is_some();
+        // Only a punch belongs to an object or a dkey itself, and a gift to an object.
+        let is_gift = version.is_gift() && parts.dkey.is_none();
+        let has_its_keys = version.kind == VersionKind::Punch || parts.akey.is_some() || is_gift;
         has_its_keys.then_some(Self { key, parts, payload, version })
     }
 
@@ -181,6 +177,12 @@ struct Group {
     /// Needed versions of the present array; `None` if all are.
     needed: Option<Needed>,
     needed_for: Vec<u8>,
+    /// The gifts of the present object, once somebody has asked.
+    gifts: Option<Gifts>,
+    /// The newest gift of the present object, if it is needed only for what stays of that, and nothing did yet: key and payload.
+    held: Option<(Vec<u8>, Vec<u8>)>,
+    /// Whether a gift of the present object was passed.
+    has_gift: bool,
 }
 
 impl Target {
@@ -578,11 +580,19 @@ impl Target {
         let entry = Passing::of(key, payload).ok_or_else(damaged)?;
         let version = &entry.version;
         merge.group.enter((key, common), &entry.parts);
+        if version.is_gift() {
+            return self.merge_gift(merge, &entry);
+        }
         // Asked before the version itself is passed.
         let superseded = merge.group.is_superseded(key, version);
         if self.judge(merge, &entry)? {
             return self.keep(merge, &entry);
         }
+        let payers = match self.payers(merge, &entry) {
+            // A damaged run beside those that are merged: who knows whose it is.
+            Err(Error::Corrupt { .. }) => return self.keep(merge, &entry),
+            payers => payers?,
+        };
         // Checksums that are right do not make a run ours: what it names must be in use.
         if !self.store.is_in_use(version.place, version.value_bytes) {
             return Err(damaged());
@@ -590,9 +600,35 @@ impl Target {
         if !superseded {
             self.forget_hot(&entry.parts, version);
         }
-        merge.drops.leave_out(entry.parts.cont, version);
+        merge.drops.leave_out(entry.parts.cont, version, payers);
         merge.freed += 1;
         Ok(())
+    }
+
+    /// Only the newest gift of an object says anything, and only of what is there.
+    fn merge_gift(&mut self, merge: &mut Merge, entry: &Passing<'_>) -> Result<(), Error> {
+        let rule = self.take_rule(merge, entry.parts.cont);
+        let is_last = rule.is_destroyed || merge.group.has_gift;
+        let is_held = rule.is_whole && entry.parts.stamp.epoch <= rule.horizon;
+        merge.rule = Some((entry.parts.cont, rule));
+        merge.group.has_gift = true;
+        if is_last {
+            merge.freed += 1;
+        } else if is_held {
+            merge.group.held = Some((entry.key.to_vec(), entry.payload.to_vec()));
+        } else {
+            self.keep(merge, entry)?;
+        }
+        Ok(())
+    }
+
+    /// Who is charged for a version that is left out.
+    fn payers(&mut self, merge: &mut Merge, entry: &Passing<'_>) -> Result<Payers, Error> {
+        let Passing { parts, version, .. } = entry;
+        if merge.group.gifts.is_none() {
+            merge.group.gifts = Some(self.store.gifts(parts.cont, parts.oid)?);
+        }
+        Ok(merge.group.gifts.as_ref().expect("just looked up").payers(parts.stamp, version.cred))
     }
 
     /// The short way must not lead to a version that is dropped: what hid it may be dropped with it.
@@ -630,6 +666,10 @@ impl Target {
     /// Passes an entry on as it is, unless its value moves.
     fn keep(&mut self, merge: &mut Merge, entry: &Passing<'_>) -> Result<(), Error> {
         let Passing { key, parts, payload, version } = entry;
+        if let Some((key, payload)) = merge.group.held.take() {
+            let held = Passing::of(&key, &payload).expect("it was one when it passed");
+            merge.build.push_encoded(&key, &held.parts, &held.version, &payload);
+        }
         let moved = match version.place {
             ValuePlace::Log { segment, .. } if merge.sparse.contains_key(&segment) => {
                 self.move_value(merge, parts, version, segment)?
@@ -742,20 +782,23 @@ impl Target {
     /// Whether an entry stays.
     fn judge(&mut self, merge: &mut Merge, entry: &Passing<'_>) -> Result<bool, Error> {
         let cont = entry.parts.cont;
-        let rule = match merge.rule.take() {
-            Some((of, rule)) if of == cont => rule,
-            _ => {
-                // What the rule goes by must be durable before what it drops is gone.
-                merge.durable_until = self.store.log.next_sequence();
-                let has_it = merge.holds_of.is_none_or(|of| of == cont);
-                let rule = Box::new(self.rule(cont, if has_it { merge.holds_before } else { 0 }));
-                merge.outlived.extend(rule.outlived.map(|upto| (cont, upto)));
-                rule
-            }
-        };
+        let rule = self.take_rule(merge, cont);
         let verdict = self.judge_by(&rule, merge, entry);
         merge.rule = Some((cont, rule));
         verdict
+    }
+
+    /// The rule of a container, which the merge gets back.
+    fn take_rule(&self, merge: &mut Merge, cont: ContNo) -> Box<Rule> {
+        if let Some((_, rule)) = merge.rule.take().filter(|(of, _)| *of == cont) {
+            return rule;
+        }
+        // What the rule goes by must be durable before what it drops is gone.
+        merge.durable_until = self.store.log.next_sequence();
+        let has_it = merge.holds_of.is_none_or(|of| of == cont);
+        let rule = Box::new(self.rule(cont, if has_it { merge.holds_before } else { 0 }));
+        merge.outlived.extend(rule.outlived.map(|upto| (cont, upto)));
+        rule
     }
 
     fn judge_by(&mut self, rule: &Rule, merge: &mut Merge, entry: &Passing<'_>) -> Result<bool, Error> {
@@ -932,7 +975,7 @@ impl Target {
                 crate::drops::subtract(&mut known.state.usage, gone);
             }
         }
-        for (&(no, cred), &gone) in &drops.charges {
+        for ((no, cred), gone) in drops.charges_at(u64::MAX) {
             self.uncharge(no, cred, gone);
         }
         for (&segment, &bytes) in drops.log.iter() {
@@ -960,49 +1003,6 @@ impl Target {
         };
         destroyed.filter(|no| !in_delta(no) && !self.txs.is_in_doubt(*no)).collect()
     }
-}
-
-/// The first runs of like size, one older than the other, if there are enough; with too many runs those that
-/// cost least. All within one of the intact ranges.
-fn due_range(sizes: &[u64], intact: &[Range<usize>]) -> Option<Range<usize>> {
-    for range in intact {
-        for start in range.clone() {
-            let (mut least, mut most) = (u64::MAX, 0);
-            let like = |&&size: &&u64| {
-                (least, most) = (least.min(size), most.max(size));
-                most <= least.saturating_mul(LIKE_SIZE)
-            };
-            let count = sizes[start..range.end].iter().take_while(like).count();
-            if count >= MERGE_RUNS {
-                return Some(start..start + count);
-            }
-        }
-    }
-    if intact.iter().map(ExactSizeIterator::len).sum::<usize>() < RUNS_MAX {
-        return None;
-    }
-    // Damaged runs may leave no more than a few beside each other.
-    let count = intact.iter().map(ExactSizeIterator::len).max()?.min(MERGE_RUNS);
-    let starts =
-        intact.iter().flat_map(|range| range.start..(range.end + 1).saturating_sub(count).max(range.start));
-    let start = starts.min_by_key(|&start| sizes[start..start + count].iter().sum::<u64>())?;
-    (count > 1).then_some(start..start + count)
-}
-
-/// Which of the segments, of so many bytes each and given with the bytes that are live in them, are given up so that
-/// garbage is no more than its part of what is left: the emptiest, as far as there is room for what lives in them.
-fn emptiest(mut segments: Vec<(u64, u32)>, segment_bytes: u64, parts: u64, mut room: u64) -> Vec<u32> {
-    segments.sort_unstable();
-    let mut total = segments.len() as u64 * segment_bytes;
-    let mut garbage: u64 = segments.iter().map(|&(live, _)| segment_bytes.saturating_sub(live)).sum();
-    let is_taken = |&&(live, _): &&(u64, u32)| {
-        let is_taken = garbage > total / parts && live <= room;
-        let gone = segment_bytes.saturating_sub(live);
-        (garbage, total) = (garbage.saturating_sub(gone), total.saturating_sub(gone));
-        room = room.saturating_sub(live);
-        is_taken
-    };
-    segments.iter().take_while(is_taken).map(|&(_, number)| number).collect()
 }
 
 /// An aggregation that a caller asked for, from the checkpoint it begins with to the merge it ends with.
@@ -1068,6 +1068,11 @@ impl Merge {
         self.runs = self.runs.start + 1..self.runs.end + 1;
     }
 
+    /// Whether it has judged entries of the object with this prefix.
+    pub(crate) fn has_passed(&self, object_prefix: &[u8]) -> bool {
+        !self.group.key.is_empty() && object_prefix <= &self.group.key[..]
+    }
+
     /// Whether another merge of the same finds more to leave out.
     fn leaves_more(&self) -> bool {
         self.has_joined || !self.outlived.is_empty()
@@ -1102,6 +1107,7 @@ impl Group {
         let dkey_len = parts.dkey.map_or(0, |dkey| OBJECT_PREFIX_BYTES + dkey.len() + 1);
         let akey_len = parts.akey.map_or(0, |_| parts.prefix_bytes());
         if common < OBJECT_PREFIX_BYTES {
+            (self.gifts, self.held, self.has_gift) = (None, None, false);
             self.punches[0].clear();
             (self.dkey_len, self.akey_len) = (0, 0);
         }
@@ -1233,7 +1239,10 @@ impl Store {
         // The pieces are those of the last view, the horizon's.
         let joinable = match kept {
             [] => Vec::new(),
-            kept => self.joinable(&extents, &pieces, kept, join)?,
+            kept => {
+                let gifts = self.gifts(path.cont, path.oid)?;
+                self.joinable(&gifts, &extents, &pieces, kept, join)?
+            }
         };
         Ok(Resolved { needed: Some(needed), joinable })
     }
@@ -1243,17 +1252,6 @@ impl Store {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_emptiest_segments_are_given_up_until_garbage_is_its_part() {
-        assert_eq!(emptiest(vec![(100, 1), (100, 2)], 100, 5, u64::MAX), [0; 0]);
-        assert_eq!(emptiest(vec![(80, 1), (90, 2)], 100, 5, u64::MAX), [0; 0]);
-        assert_eq!(emptiest(vec![(10, 7)], 100, 5, u64::MAX), [7]);
-        // 230 of 500 are garbage; without the two emptiest 60 of 330 are.
-        let segments = vec![(95, 1), (10, 2), (75, 3), (20, 4), (70, 5)];
-        assert_eq!(emptiest(segments.clone(), 100, 5, u64::MAX), [2, 4]);
-        assert_eq!(emptiest(segments.clone(), 100, 5, 25), [2]);
-        assert_eq!(emptiest(segments, 100, 2, u64::MAX), [0; 0]);
-    }
     #[test]
     fn a_newer_version_of_the_same_value_or_record_supersedes() {
         let key = [1; 60];

@@ -1,6 +1,7 @@
 //! The audit of every invariant, and the scrub of every byte. Both read only.
 
 use crate::cursor::{IndexCursor, PlaceRef};
+use crate::gifts::Gifts;
 use crate::log::LogPlace;
 use crate::metadata::RecordAt;
 use crate::path::{Depth, Path};
@@ -97,6 +98,8 @@ struct Sums {
     small: Vec<SmallValue>,
     first_small: Vec<u8>,
     sizes: ArraySizes,
+    /// The object whose entries pass, and its gifts.
+    gifts: Option<((ContNo, Oid), Gifts)>,
     /// The array here has extents of several record sizes: are they visible together?
     mixed: Option<Akey>,
 }
@@ -169,6 +172,21 @@ impl Target {
         Ok(())
     }
 
+    /// Looks up the gifts of the object whose entries are about to pass, unless it is the one before.
+    fn audit_gifts(&mut self, of: (ContNo, Oid), sums: &mut Sums) -> Result<(), Error> {
+        if sums.gifts.as_ref().is_none_or(|(known, _)| *known != of) {
+            let gifts = match self.store.gifts(of.0, of.1) {
+                Err(error) if is_damage(&error) => {
+                    sums.is_short = true;
+                    Gifts::default()
+                }
+                gifts => gifts?,
+            };
+            sums.gifts = Some((of, gifts));
+        }
+        Ok(())
+    }
+
     fn audit_entry(
         &mut self,
         key: &[u8],
@@ -176,13 +194,14 @@ impl Target {
         values: bool,
         sums: &mut Sums,
     ) -> Result<(), Error> {
-        let audit = &mut sums.audit;
-        audit.versions += 1;
+        sums.audit.versions += 1;
         let Some(parts) = split_typed(key) else {
-            audit.note(bad_key());
+            sums.audit.note(bad_key());
             sums.is_short = true;
             return Ok(());
         };
+        self.audit_gifts((parts.cont, parts.oid), sums)?;
+        let audit = &mut sums.audit;
         let (version, value) = match self.store.index.version(&self.store.log, place) {
             Ok(found) => found,
             Err(error) if is_damage(&error) => {
@@ -201,7 +220,8 @@ impl Target {
             let (dkey, akey) = (Key::from_slice(version.dkey), Key::from_slice(version.akey));
             sums.mixed = Some(Akey { cont: parts.cont, oid: parts.oid, dkey, akey });
         }
-        count(parts.cont, &version, value, (&mut sums.usage, &mut sums.charges));
+        let payer = sums.gifts.as_ref().map_or(version.cred, |of| of.1.payer(parts.stamp, version.cred));
+        count((parts.cont, payer), &version, value, (&mut sums.usage, &mut sums.charges));
         let stored = crate::value::stored(&version, value);
         if let ValuePlace::Log { segment, offset } = value {
             *sums.live.entry(segment).or_default() += logged_bytes_of(&version);
@@ -419,9 +439,9 @@ impl Target {
     }
 }
 
-/// What a version takes, and what it counts.
+/// What a version takes, and what it counts for whom.
 fn count(
-    cont: ContNo,
+    (cont, payer): (ContNo, u32),
     version: &Version<'_>,
     value: ValuePlace,
     (usage, charges): (&mut BTreeMap<ContNo, Usage>, &mut BTreeMap<ContNo, Charges>),
@@ -435,7 +455,7 @@ fn count(
         _ => usage.bulk_bytes += u64::from(crate::bulk::units(value_bytes)) * limits::BULK_UNIT_BYTES,
     }
     let charge = version.charge();
-    charges.entry(cont).or_default().add(version.cred, charge);
+    charges.entry(cont).or_default().add(payer, charge);
 }
 
 fn finding(file: &'static str, number: u64, offset: u64, rule: &'static str) -> Finding {

@@ -60,6 +60,8 @@ pub(crate) struct Base {
     pub(crate) bulk_segments: Vec<BulkSegmentInfo>,
     pub(crate) log_start: LogStart,
     pub(crate) splices: Vec<(u64, u32)>,
+    /// Its charges go by the gifts of the index after so many freezes.
+    pub(crate) freezes: u64,
 }
 
 /// The state of checkpoints of a target.
@@ -183,6 +185,7 @@ impl State {
             bulk_segments: manifest.bulk_segments.clone(),
             log_start: manifest.log_start,
             splices: manifest.splices.clone(),
+            freezes: 0,
         };
     }
 
@@ -312,7 +315,7 @@ impl Base {
                 crate::drops::subtract(&mut state.usage, usage);
             }
         }
-        for (&(no, cred), &charge) in &drops.charges {
+        for ((no, cred), charge) in drops.charges_at(self.freezes) {
             if let Some(state) = self.conts.iter_mut().find(|state| state.no == no) {
                 state.charges.subtract(cred, charge);
             }
@@ -353,7 +356,7 @@ impl Base {
         drops.log.iter().all(|(&number, &bytes)| bytes <= live(number))
             && drops.bulk.iter().all(|(&number, units)| used(number, units))
             && drops.usage.iter().all(|(&no, gone)| counted(no, gone))
-            && drops.charges.iter().all(|(&(no, cred), &gone)| {
+            && drops.charges_at(self.freezes).into_iter().all(|((no, cred), gone)| {
                 let state = self.conts.iter().find(|state| state.no == no);
                 state.is_none_or(|state| state.charges.covers(cred, gone))
             })
@@ -377,6 +380,7 @@ impl Target {
             bulk_segments: self.store.bulk.to_manifest(),
             log_start: self.store.log.end(),
             splices: Vec::new(),
+            freezes: self.store.index.freezes(),
         };
         if let Some(merge) = &self.checkpoint.merge {
             base.without_moves(merge.drops());
@@ -429,7 +433,8 @@ impl Target {
     pub(crate) fn begin_checkpoint(&mut self) -> Result<(), Error> {
         assert!(self.checkpoint.work.is_none());
         self.store.bulk.begin_release();
-        let base = self.base_now();
+        let mut base = self.base_now();
+        base.freezes += 1;
         self.carry_prepared()?;
         self.store.index.freeze();
         let flush_until = self.store.log.next_sequence();

@@ -96,6 +96,17 @@ pub(crate) fn of_update<'a>(
     Ok(Drafts { dkey, cond, must_exist: None, items, digest: 0, charged })
 }
 
+/// Turns a gift into drafts: none, if it names nobody.
+pub(crate) fn of_gift<'a>(update: &Update<'_>) -> Result<Drafts<'a>, Error> {
+    if !update.dkey.is_empty() || !update.cond.is_none() {
+        return Err(Invalid::Count.into());
+    }
+    let charged = update.charged;
+    let gift = || empty(Depth::Object, Key::new(), Cond::NONE, VersionKind::Single, Recx::default());
+    let items = charged.iter().map(|_| gift()).collect();
+    Ok(Drafts { dkey: Key::new(), cond: Cond::NONE, must_exist: None, items, digest: 0, charged })
+}
+
 /// Turns a punch into drafts.
 pub(crate) fn of_punch<'a>(punch: &Punch) -> Result<Drafts<'a>, Error> {
     let must = punch.cond.has(Cond::PUNCH);
@@ -330,6 +341,12 @@ impl Drafts<'_> {
             Version::LOGGED_HEAD_BYTES_MAX + self.dkey.len() + d.akey.len() + d.sums.len() + d.inline().len()
         };
         self.items.iter().map(each).sum()
+    }
+
+    /// Whether it gives what there is of an object.
+    #[inline]
+    pub(crate) fn is_gift(&self) -> bool {
+        self.items.first().is_some_and(|draft| draft.depth.is_gift(draft.kind))
     }
 
     /// The same without borrowed bytes.

@@ -1,6 +1,7 @@
 //! What a merge leaves out and moves, summed up by container and segment: its size follows the store's files,
 //! not the number of versions.
 
+use crate::gifts::{Payers, payer_at};
 use crate::numbered::Numbered;
 use dolmen_codec::log_body::logged_bytes_of;
 use dolmen_codec::quota::Charge;
@@ -14,8 +15,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Drops {
     /// Accounts of the versions left out.
     pub(crate) usage: BTreeMap<ContNo, Usage>,
-    /// What these count against limits, by the number of the credentials.
-    pub(crate) charges: BTreeMap<(ContNo, u32), Charge>,
+    /// What these count against limits, by who is charged.
+    charges: BTreeMap<(ContNo, Payers), Charge>,
     /// Bytes of log segments that nothing refers to any more.
     pub(crate) log: Numbered<u64>,
     /// Bytes of log segments that moved values take there.
@@ -26,7 +27,7 @@ pub(crate) struct Drops {
 
 impl Drops {
     /// A version was left out.
-    pub(crate) fn leave_out(&mut self, cont: ContNo, version: &Version<'_>) {
+    pub(crate) fn leave_out(&mut self, cont: ContNo, version: &Version<'_>, payers: Payers) {
         if version.value_bytes == 0 {
             return;
         }
@@ -36,7 +37,7 @@ impl Drops {
         usage.value_bytes += bytes;
         let charge = version.charge();
         if !charge.is_none() {
-            let charged = self.charges.entry((cont, version.cred)).or_default();
+            let charged = self.charges.entry((cont, payers)).or_default();
             *charged = charged.plus(charge);
         }
         match version.place {
@@ -56,6 +57,16 @@ impl Drops {
             }
             ValuePlace::None | ValuePlace::Inline => {}
         }
+    }
+
+    /// What they count in a base of so many freezes, by the number of the credentials.
+    pub(crate) fn charges_at(&self, freezes: u64) -> BTreeMap<(ContNo, u32), Charge> {
+        let mut charges: BTreeMap<(ContNo, u32), Charge> = BTreeMap::new();
+        for ((cont, payers), &charge) in &self.charges {
+            let sum = charges.entry((*cont, payer_at(payers, freezes))).or_default();
+            *sum = sum.plus(charge);
+        }
+        charges
     }
 
     /// Memory, in bytes.

@@ -16,7 +16,7 @@ use crate::tree::{Cursor, Delta, Pos};
 use dolmen_codec::bytes::Reader;
 use dolmen_codec::log_body::WriteHead;
 use dolmen_codec::version::{ValuePlace, Version, VersionKind};
-use dolmen_types::{Error, Stamp, TargetNo};
+use dolmen_types::{Epoch, Error, Stamp, TargetNo};
 
 /// Where an entry's version record is.
 #[derive(Clone, Debug)]
@@ -64,6 +64,8 @@ pub(crate) struct Index {
     /// Extents below objects with integer dkeys, of which filters know the object, too.
     object_extents: u64,
     frozen_object_extents: u64,
+    /// Checkpoints begun since the open.
+    freezes: u64,
 }
 
 /// Hash of a key prefix together with the kind of the entries below it: what runs' filters are asked.
@@ -122,9 +124,60 @@ impl Index {
             frozen_entry_bytes: 0,
             object_extents: 0,
             frozen_object_extents: 0,
+            freezes: 0,
         }
     }
 
+    /// How many checkpoints have begun since the open.
+    pub(crate) fn freezes(&self) -> u64 {
+        self.freezes
+    }
+
+    /// Adds a gift of an object, or says that it is there already.
+    #[must_use]
+    pub(crate) fn insert_gift(&mut self, key: &FlatKey, place: LogPlace) -> bool {
+        let kind = VersionKind::Single;
+        self.punched.insert(prefix_hash(&key.as_bytes()[..OBJECT_PREFIX_BYTES], kind));
+        self.insert(key, OBJECT_PREFIX_BYTES, kind, place)
+    }
+
+    /// Whether there may be gifts of an object.
+    #[inline]
+    pub(crate) fn may_have_gift(&self, object_prefix: &[u8]) -> bool {
+        let kind = VersionKind::Single;
+        let are_resident = !(self.punched.is_empty() && self.frozen_punched.is_empty());
+        if !are_resident && !self.runs.iter().any(|run| run.holds(kind)) {
+            return false;
+        }
+        let hash = prefix_hash(object_prefix, kind);
+        self.punched.may_contain(hash)
+            || self.frozen_punched.may_contain(hash)
+            || self.runs.iter().any(|run| run.may_hold(kind, hash))
+    }
+
+    /// The newest gift of an object that runs have, the frozen delta, and the delta. `key` is the object; it is left as it was.
+    pub(crate) fn gifts(
+        &self,
+        key: &mut FlatKey,
+        scratch: &mut Cursor,
+        blocks: &mut dyn BlockSource,
+    ) -> Result<[Option<Entry>; 3], Error> {
+        let mark = key.mark();
+        let hash = prefix_hash(key.as_bytes(), VersionKind::Single);
+        key.tail(VersionKind::Single, 0, Stamp { epoch: Epoch::MAX, minor: u16::MAX });
+        let seek = key.as_bytes();
+        let mut newest = |delta: &Delta| {
+            delta.seek(scratch, seek);
+            let (key, pos) =
+                scratch.entry().filter(|(key, _)| key.starts_with(&seek[..seek.len() - STAMP_BYTES]))?;
+            let (_, _, stamp) = split_tail(key)?;
+            Some(Entry { stamp, place: EntryPlace::Log(log_place(pos)) })
+        };
+        let (resident, frozen) = (newest(&self.delta), self.frozen.as_ref().and_then(newest));
+        let stored = self.newest_in_runs(seek, hash, &|_| true, blocks);
+        key.rewind(mark);
+        Ok([stored?, frozen, resident])
+    }
     /// Adds a version, or says that it is there already. `key` is whole; `prefix_bytes` of it name the object, dkey or akey.
     #[inline]
     #[must_use]
@@ -206,6 +259,7 @@ impl Index {
     /// Begins a checkpoint: what is in the delta becomes the frozen one.
     pub(crate) fn freeze(&mut self) {
         assert!(self.frozen.is_none(), "one checkpoint at a time");
+        self.freezes += 1;
         self.frozen = Some(core::mem::take(&mut self.delta));
         self.frozen_punched = self.punched.take();
         self.frozen_kinds = core::mem::take(&mut self.kinds);
@@ -334,6 +388,18 @@ impl Index {
                 delta.advance(scratch);
             }
         }
+        self.newest_in_runs(seek, hash, &|epoch| view.sees(epoch), blocks)
+    }
+
+    #[inline]
+    fn newest_in_runs(
+        &self,
+        seek: &[u8],
+        hash: u64,
+        sees: &impl Fn(Epoch) -> bool,
+        blocks: &mut dyn BlockSource,
+    ) -> Result<Option<Entry>, Error> {
+        let prefix = &seek[..seek.len() - STAMP_BYTES];
         for run in &self.runs {
             if !run.may_contain(hash) {
                 continue;
@@ -345,7 +411,7 @@ impl Index {
                     break;
                 }
                 let (_, _, stamp) = split_tail(key).ok_or_else(|| run.corrupt(self.target))?;
-                if view.sees(stamp.epoch) {
+                if sees(stamp.epoch) {
                     return Ok(Some(Entry { stamp, place: EntryPlace::Run(payload.into()) }));
                 }
                 cursor.advance(run, blocks)?;

@@ -6,6 +6,7 @@
 //! Invariants: no kept epoch lies between the stamps of what is joined; without the frame the parts say the same,
 //! so nobody waits for it; a merge that may drop parts is named in a manifest after the frame is durable.
 
+use crate::gifts::Gifts;
 use crate::index::EntryPlace;
 use crate::path::Depth;
 use crate::space::Need;
@@ -76,9 +77,10 @@ fn side_by_side(extents: &[Extent], pieces: &[Piece], kept: &[Epoch], rule: Join
 }
 
 impl Store {
-    /// What can be joined of an array: small values in the log, those of one writer together.
+    /// What can be joined of an array: small values in the log, those that one is charged for together.
     pub(crate) fn joinable(
         &self,
+        gifts: &Gifts,
         extents: &[Extent],
         pieces: &[Piece],
         kept: &[Epoch],
@@ -86,7 +88,10 @@ impl Store {
     ) -> Result<Vec<Vec<Extent>>, Error> {
         let mut joinable = Vec::new();
         for run in side_by_side(extents, pieces, kept, rule) {
-            let writers = run.iter().map(|part| self.small_writer(&part.place));
+            let writers = run.iter().map(|part| {
+                let writer = self.small_writer(&part.place)?;
+                Ok(writer.map(|cred| gifts.payer(part.stamp, cred)))
+            });
             let writers = writers.collect::<Result<Vec<Option<u32>>, Error>>()?;
             let parts: Vec<_> = run.into_iter().zip(writers).collect();
             let alike = parts.chunk_by(|one, other| one.1 == other.1).filter(|parts| parts[0].1.is_some());
@@ -139,6 +144,8 @@ impl Target {
         let sums: SmallVec<[u8; 8]> = chunks.flat_map(|chunk| crc32c(chunk).to_le_bytes()).collect();
         let known = self.store.version(&first.place)?;
         let (dkey, akey, cred) = (Key::from_slice(known.dkey), Key::from_slice(known.akey), known.cred);
+        // Who is charged for all of them is on record of it: a gift that says so may be dropped with them.
+        let cred = self.store.gifts(cont, oid)?.payer(first.stamp, cred);
         let recx = Recx::new(first.recx.index, parts.iter().map(|part| part.recx.count).sum());
         let joined = Version {
             kind: VersionKind::of_extent(recx.count),

@@ -6,6 +6,7 @@
 
 use crate::conts::View;
 use crate::draft::{Draft, Drafts};
+use crate::gifts::Gifts;
 use crate::index::EntryPlace;
 use crate::path::{Depth, Path};
 use crate::store::{Extent, resolve};
@@ -13,7 +14,7 @@ use crate::target::Target;
 use crate::tx::Prepared;
 use crate::update::offset_place;
 use dolmen_codec::order::HashKey;
-use dolmen_codec::quota::{Account, ByUser, Charge};
+use dolmen_codec::quota::{Account, ByUser, Charge, Given};
 use dolmen_codec::version::VersionKind;
 use dolmen_types::{ContNo, Credentials, Error, Oid, Recx, RequestId, Stamp, TxId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,12 @@ impl Target {
             return Ok(());
         }
         self.charges_by_user(cont)?.into_iter().for_each(|(uid, charge)| account.count(uid, charge));
+        let giving = |one: &&Prepared| one.head.cont == cont && !one.gifts().is_empty();
+        for prepared in self.txs.prepared.values().filter(giving).cloned().collect::<Vec<_>>() {
+            let expected = self.expected_of(&prepared)?;
+            account.expect(&expected);
+            self.txs.prepared.entry(prepared.head.tx).and_modify(|known| known.expected = expected);
+        }
         self.conts.find_mut(cont)?.account = Some(Arc::clone(account));
         Ok(())
     }
@@ -55,7 +62,7 @@ impl Target {
         Ok(of_cont.into_iter().chain(prepared).map(|(cred, charge)| (uid(cred), charge)).collect())
     }
 
-    /// Reserves what mutations add.
+    /// Reserves what mutations add. What of that gifts bring.
     ///
     /// # Errors
     /// `QuotaLimit`, with nothing reserved; those of a lookup.
@@ -64,27 +71,31 @@ impl Target {
         account: &Account,
         write: &Reserving<'_>,
         parts: &[(Oid, &Drafts<'_>)],
-    ) -> Result<(), Error> {
+    ) -> Result<ByUser, Error> {
         let mut adds = ByUser::default();
         parts.iter().for_each(|(_, drafts)| adds.add(drafts.cred(write.asks).uid, charge_of_drafts(drafts)));
-        if adds.iter().next().is_none() {
-            return Ok(());
+        let given = self.given_by(write, parts)?;
+        if adds.is_none() && given.is_none() {
+            return Ok(ByUser::default());
         }
-        if account.reserve(write.tx, &adds, &ByUser::default()).is_ok() {
-            if let Some(tx) = write.tx {
-                account.note_met(write.id, tx, &adds, &ByUser::default());
-            }
-            return Ok(());
+        let met = |replaced: &ByUser| {
+            let (adds, replaced) = (adds.plus(&given.to), replaced.plus(&given.from));
+            write.tx.inspect(|&tx| account.note_met(write.id, tx, &adds, &replaced));
+            Ok(given.to.clone())
+        };
+        if account.reserve_given(write.tx, &adds, &ByUser::default(), &given).is_ok() {
+            return met(&ByUser::default());
         }
         // Only now it is worth a look at what is there.
         let replaced = self.replaced(write, parts)?;
-        let reserved = account.reserve(write.tx, &adds, &replaced);
-        match (&reserved, write.tx) {
-            (Err(_), tx) => account.note_short(write.id, tx, &adds, &replaced),
-            (Ok(()), Some(tx)) => account.note_met(write.id, tx, &adds, &replaced),
-            (Ok(()), None) => {}
+        match account.reserve_given(write.tx, &adds, &replaced, &given) {
+            Ok(()) => met(&replaced),
+            Err(error) => {
+                let (adds, replaced) = (adds.plus(&given.to), replaced.plus(&given.from));
+                account.note_short(write.id, write.tx, &adds, &replaced);
+                Err(error)
+            }
         }
-        reserved
     }
 
     /// What mutations hide wholly of what is visible: of bytes, what no snapshot shows.
@@ -93,6 +104,7 @@ impl Target {
         let mut path = Path::default();
         for (oid, drafts) in parts {
             path.object(write.cont, write.secret, *oid)?;
+            let gifts = self.store.gifts(write.cont, *oid)?;
             for draft in drafts.items.iter().filter(|draft| !draft.charge(&drafts.dkey).is_none()) {
                 path.down(Depth::Akey, &drafts.dkey, &draft.akey)?;
                 let cover = self.store.cover(&mut path, Depth::Akey, write.view)?;
@@ -101,11 +113,13 @@ impl Target {
                         let known = (path.akey_hash, 0, entry.stamp);
                         if seen.insert(known) {
                             let is_shown = self.is_shown(write.cont, &mut path, entry.stamp, None)?;
-                            self.note_replaced(&entry.place, is_shown, &mut replaced)?;
+                            let of = (&gifts, entry.stamp);
+                            self.note_replaced(of, &entry.place, is_shown, &mut replaced)?;
                         }
                     }
                 } else {
-                    self.replaced_extents(write, &mut path, (draft, cover), &mut seen, &mut replaced)?;
+                    let sums = (&mut seen, &mut replaced);
+                    self.replaced_extents(write, &mut path, (draft, cover, &gifts), sums)?;
                 }
             }
             path.up(Depth::Object);
@@ -117,9 +131,8 @@ impl Target {
         &mut self,
         write: &Reserving<'_>,
         path: &mut Path,
-        (draft, cover): (&Draft<'_>, Stamp),
-        seen: &mut Seen,
-        replaced: &mut ByUser,
+        (draft, cover, gifts): (&Draft<'_>, Stamp, &Gifts),
+        (seen, replaced): (&mut Seen, &mut ByUser),
     ) -> Result<(), Error> {
         let range = (draft.recx.index, draft.recx.index.saturating_add(draft.recx.count));
         let (mut extents, mut pieces): (Vec<Extent>, Vec<_>) = (Vec::new(), Vec::new());
@@ -133,7 +146,7 @@ impl Target {
                 let known = (path.akey_hash, extent.recx.index, extent.stamp);
                 if seen.insert(known) {
                     let is_shown = self.is_shown(write.cont, path, extent.stamp, Some(extent.recx))?;
-                    self.note_replaced(&extent.place, is_shown, replaced)?;
+                    self.note_replaced((gifts, extent.stamp), &extent.place, is_shown, replaced)?;
                 }
             }
         }
@@ -176,13 +189,19 @@ impl Target {
         Ok(false)
     }
 
-    fn note_replaced(&self, place: &EntryPlace, is_shown: bool, replaced: &mut ByUser) -> Result<(), Error> {
+    fn note_replaced(
+        &self,
+        (gifts, stamp): (&Gifts, Stamp),
+        place: &EntryPlace,
+        is_shown: bool,
+        replaced: &mut ByUser,
+    ) -> Result<(), Error> {
         let version = self.store.version(place)?;
         let mut charge = version.charge();
         if is_shown {
             charge.bytes = 0;
         }
-        replaced.add(self.uid_of(version.cred), charge);
+        replaced.add(self.uid_of(gifts.payer(stamp, version.cred)), charge);
         Ok(())
     }
 
@@ -209,6 +228,7 @@ impl Target {
             for (cred, charge) in self.prepared_charges(prepared) {
                 account.release(self.uid_of(cred), charge);
             }
+            account.hand_over(&prepared.expected, &Given::default());
         }
     }
 
@@ -219,7 +239,7 @@ impl Target {
         }
     }
 
-    fn account(&self, cont: ContNo) -> Option<&Account> {
+    pub(crate) fn account(&self, cont: ContNo) -> Option<&Account> {
         self.conts.any(cont)?.account.as_deref()
     }
 
@@ -235,12 +255,12 @@ impl Target {
     }
 
     /// The user of credentials. For what comes seldom: it goes over all that there are.
-    fn uid_of(&self, cred: u32) -> u32 {
+    pub(crate) fn uid_of(&self, cred: u32) -> u32 {
         self.creds.iter().find(|(_, number)| **number == cred).map_or(u32::MAX, |(cred, _)| cred.uid)
     }
 }
 
-fn charge_of_drafts(drafts: &Drafts<'_>) -> Charge {
+pub(crate) fn charge_of_drafts(drafts: &Drafts<'_>) -> Charge {
     let charges = drafts.items.iter().map(|draft| draft.charge(&drafts.dkey));
     charges.fold(Charge::NONE, Charge::plus)
 }

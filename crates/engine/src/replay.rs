@@ -16,6 +16,7 @@ use dolmen_codec::log_body::{
 use dolmen_codec::log_frame::{LOG_FRAME_ALIGN, LOG_FRAME_HEADER_BYTES, LogFrame, LogKind};
 use dolmen_codec::log_segment::LOG_SEGMENT_HEADER_BYTES;
 use dolmen_codec::manifest::{LogStart, Manifest, ResultInfo, SEGMENT_NUMBER_MAX};
+use dolmen_codec::quota::ByUser;
 use dolmen_codec::version::{Version, VersionKind};
 use dolmen_types::{Epoch, Error, Stamp};
 use std::collections::BTreeSet;
@@ -227,7 +228,8 @@ impl Target {
                 }
                 self.epochs.replay(head.epoch);
                 let tx = head.tx;
-                let prepared = Prepared { head, body: frame.body, body_bytes: frame.bytes.len(), versions };
+                let (body, body_bytes, expected) = (frame.body, frame.bytes.len(), ByUser::default());
+                let prepared = Prepared { head, body, body_bytes, versions, expected };
                 if prepared.head.committed {
                     self.apply_prepared(&prepared)?;
                     self.txs.remember_commit(&prepared.head, self.config.target);
@@ -431,6 +433,7 @@ fn depth_of(version: &Version<'_>) -> Depth {
     match (version.kind, version.dkey.is_empty(), version.akey.is_empty()) {
         (VersionKind::Punch, true, _) => Depth::Object,
         (VersionKind::Punch, false, true) => Depth::Dkey,
+        _ if version.is_gift() => Depth::Object,
         _ => Depth::Akey,
     }
 }
@@ -443,6 +446,7 @@ fn found(offset: usize, oid: dolmen_types::Oid, version: &Version<'_>) -> Prepar
         akey: version.akey.into(),
         minor: version.minor,
         offset,
+        is_gift: version.is_gift(),
     }
 }
 

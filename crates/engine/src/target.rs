@@ -19,7 +19,7 @@ use crate::space::Need;
 use crate::store::Store;
 use crate::tx::Txs;
 use crate::update::{Pending, Work};
-use dolmen_codec::quota::{Account, Charge};
+use dolmen_codec::quota::{Account, Charge, Given};
 use dolmen_codec::verb::{Mutation, Reply, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::{Disk, Io, IoDone, IoOp};
@@ -63,6 +63,8 @@ pub struct Target {
     pub(crate) creds: HashMap<Credentials, u32>,
     /// The credentials seen last.
     pub(crate) last_cred: Option<(Credentials, u32)>,
+    /// What gifts have moved of a transaction that is being decided.
+    pub(crate) given: Given,
     pub(crate) txs: Txs,
     pub(crate) checkpoint: crate::checkpoint::State,
     pub(crate) scrub: crate::scrub::Scrub,
@@ -160,6 +162,7 @@ impl Target {
             repeats,
             creds,
             last_cred: None,
+            given: Given::default(),
             txs,
             checkpoint,
             scrub: crate::scrub::Scrub::default(),
@@ -574,6 +577,7 @@ fn drafts_of<'m>(
     inline_max: usize,
 ) -> Result<(dolmen_types::Oid, Drafts<'m>), Error> {
     match mutation {
+        Mutation::Update(gift) if gift.iods.is_empty() => Ok((gift.oid, draft::of_gift(gift)?)),
         Mutation::Update(update) => Ok((update.oid, draft::of_update(update, limits::IODS_MAX, inline_max)?)),
         Mutation::Punch(punch) => Ok((punch.oid, draft::of_punch(punch)?)),
     }

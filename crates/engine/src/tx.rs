@@ -19,6 +19,7 @@ use crate::update::{BulkWrites, Pending, Work, offset_place};
 use dolmen_codec::log_body::{PrepareHead, TX_BYTES, encode_tx};
 use dolmen_codec::log_frame::{LogFrame, LogKind};
 use dolmen_codec::manifest::Unconcluded;
+use dolmen_codec::quota::ByUser;
 use dolmen_codec::verb::{InDoubt, Prepare, Reply, TxState};
 use dolmen_codec::version::VersionKind;
 use dolmen_types::{
@@ -57,6 +58,8 @@ pub(crate) struct PreparedVersion {
     pub(crate) minor: u16,
     /// Offset of its record in the body.
     pub(crate) offset: usize,
+    /// Whether it gives what there is of the object.
+    pub(crate) is_gift: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -66,6 +69,15 @@ pub(crate) struct Prepared {
     pub(crate) body: LogPlace,
     pub(crate) body_bytes: usize,
     pub(crate) versions: Vec<PreparedVersion>,
+    /// What is reserved for whom its gifts are to, in the container's account.
+    pub(crate) expected: ByUser,
+}
+
+impl Prepared {
+    /// The objects that it gives.
+    pub(crate) fn gifts(&self) -> SmallVec<[Oid; 1]> {
+        self.versions.iter().filter(|version| version.is_gift).map(|version| version.oid).collect()
+    }
 }
 
 /// A committed transaction that this target leads.
@@ -248,6 +260,10 @@ impl Txs {
             return Ok(());
         }
         let touches = |v: &PreparedVersion| {
+            // Whoever is charged, what is read is the same.
+            if v.is_gift {
+                return false;
+            }
             let same_dkey = v.depth == Depth::Object || dkey.is_none_or(|dkey| v.dkey[..] == *dkey);
             let same_akey = v.depth != Depth::Akey || akey.is_none_or(|akey| v.akey[..] == *akey);
             v.oid == oid && same_dkey && same_akey
@@ -353,14 +369,18 @@ impl Target {
         request: &PrepareParts,
         parts: &[(Oid, Drafts<'_>)],
     ) -> Result<(u64, Durability), Error> {
+        let alone = request.participants.len() == 1 && request.participants[0] == self.config.target;
+        if alone {
+            let gifts = parts.iter().filter(|(_, drafts)| drafts.is_gift()).map(|(oid, _)| *oid);
+            self.end_merge_before(cont, gifts);
+        }
         let durability = self.check_prepare(cont, request, parts)?;
         let (body_bytes, need) = room_of(request, parts);
         self.introduce_charged(head.cred, parts, need)?;
         let asker = self.asker(head, head.cred)?;
         self.make_room_behind(asker.frame_bytes(), body_bytes, need)?;
-        self.reserve_parts(head, cont, request, parts)?;
+        let expected = self.reserve_parts(head, cont, request, parts)?;
         let (cred, client) = self.introduce(head, head.cred, asker);
-        let alone = request.participants.len() == 1 && request.participants[0] == self.config.target;
         let record = PrepareHead {
             tx: request.tx,
             epoch: request.epoch,
@@ -393,7 +413,8 @@ impl Target {
         {
             self.store.bulk.settle(place, count);
         }
-        let prepared = Prepared { head: record, body: appended.body, body_bytes: written_bytes, versions };
+        let body_bytes = written_bytes;
+        let prepared = Prepared { head: record, body: appended.body, body_bytes, versions, expected };
         if alone {
             self.begin_decision(&prepared);
             self.txs.remember_commit(&prepared.head, self.config.target);
@@ -404,16 +425,16 @@ impl Target {
         Ok((appended.sequence, durability))
     }
 
-    /// Reserves what all parts add, if the container has limits.
+    /// Reserves what all parts add, if the container has limits. What of that gifts bring.
     fn reserve_parts(
         &mut self,
         head: &Head,
         cont: ContNo,
         request: &PrepareParts,
         parts: &[(Oid, Drafts<'_>)],
-    ) -> Result<(), Error> {
+    ) -> Result<ByUser, Error> {
         let known = self.conts.find(cont)?;
-        let Some(account) = known.account.clone() else { return Ok(()) };
+        let Some(account) = known.account.clone() else { return Ok(ByUser::default()) };
         let (view, secret) = (known.view(request.epoch), known.state.spec.hash_key);
         let (id, asks) = (head.id, head.cred);
         let write = Reserving { id, asks, tx: Some(request.tx), cont, secret, view: &view };
@@ -468,7 +489,12 @@ impl Target {
     fn refuse_conflicts(&mut self, path: &mut Path, drafts: &Drafts<'_>, epoch: Epoch) -> Result<(), Error> {
         for draft in &drafts.items {
             path.down(draft.depth, &drafts.dkey, &draft.akey)?;
-            let newest = self.newest_conflict(path, draft.depth);
+            let newest = if draft.depth.is_gift(draft.kind) {
+                // Of those who only look nobody sees it. What was written later stays with whom it names.
+                self.writes.newest(Scope::ObjectTree, path.object_hash).next()
+            } else {
+                self.newest_conflict(path, draft.depth)
+            };
             if newest > epoch {
                 return Err(Error::TxRestart { after: newest });
             }
@@ -560,7 +586,8 @@ impl Target {
                 keys.push(path.key.as_bytes().to_vec());
             }
             path.key.rewind(prefix);
-            if draft.kind != VersionKind::Punch && draft.value_bytes == 0 {
+            let is_gift = draft.depth.is_gift(draft.kind);
+            if draft.kind != VersionKind::Punch && draft.value_bytes == 0 && !is_gift {
                 self.store.index.note_removal(path.key.as_bytes());
             }
         }
@@ -575,7 +602,8 @@ impl Target {
         drafts: &Drafts<'_>,
         at: Epoch,
     ) -> Result<(), Error> {
-        if drafts.must_exist == Some(Depth::Object) {
+        // Nothing may come that is older than a gift.
+        if drafts.must_exist == Some(Depth::Object) || drafts.is_gift() {
             self.reads.raise(Scope::ObjectScan, path.object_hash, at);
         }
         let dkey_read = !drafts.cond.is_none() || drafts.must_exist == Some(Depth::Dkey);
@@ -615,11 +643,13 @@ impl Target {
 
     /// Puts the versions of a decided transaction into the index.
     pub(crate) fn apply_prepared(&mut self, prepared: &Prepared) -> Result<(), Error> {
-        self.each_prepared(prepared, |target, path, version| {
+        let applied = self.each_prepared(prepared, |target, path, version| {
             let stamp = Stamp { epoch: prepared.head.epoch, minor: version.minor };
             let place = offset_place(prepared.body, version.offset);
             target.index_version(path, version.depth, &version.dkey, &version.akey, stamp, place)
-        })
+        });
+        self.hand_over(prepared);
+        applied
     }
 
     /// Does something with each prepared version and the path of its object, unless the container is gone.
@@ -644,6 +674,10 @@ impl Target {
     /// Commits a transaction; returns the frame that must be durable before anybody is told.
     pub(crate) fn commit_tx(&mut self, tx: TxId) -> Result<u64, Error> {
         self.seek_room(TX_BYTES, Need::Removal);
+        if let Some(prepared) = self.txs.prepared.get(&tx) {
+            let (cont, gifts) = (prepared.head.cont, prepared.gifts());
+            self.end_merge_before(cont, gifts);
+        }
         if self.txs.is_decided(tx) {
             return Ok(self.store.log.last_sequence());
         }
@@ -718,6 +752,9 @@ impl Target {
     /// Who reads past an aborted transaction depends on the abort.
     fn note_aborted(&mut self, prepared: &Prepared) -> Result<(), Error> {
         self.each_prepared(prepared, |target, path, version| {
+            if version.is_gift {
+                return Ok(());
+            }
             path.down(version.depth, &version.dkey, &version.akey)?;
             target.reads.note_write(path, version.depth, prepared.head.epoch);
             Ok(())
@@ -763,5 +800,6 @@ fn prepared_version(
         akey: draft.akey.clone(),
         minor,
         offset,
+        is_gift: draft.depth.is_gift(draft.kind),
     }
 }

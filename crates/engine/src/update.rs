@@ -349,6 +349,10 @@ impl Target {
         let damaged =
             || crate::error::corrupt(target, "log", u64::from(place.segment), u64::from(place.offset));
         let (version, value) = version_in_log(&self.store.log, place).ok_or_else(damaged)?;
+        if version.is_gift() {
+            let cred = version.cred;
+            return if self.take_gift(path, stamp, (place, cred))? { Ok(()) } else { Err(damaged()) };
+        }
         let facts = Facts {
             kind: version.kind,
             index: version.recx.index,
@@ -681,7 +685,7 @@ pub(crate) fn offset_place(body: LogPlace, offset: usize) -> LogPlace {
 impl Drafts<'_> {
     /// Whether it only removes: such an operation may use the reserve of a full target.
     pub(crate) fn frees_space(&self) -> bool {
-        self.items.iter().all(|draft| matches!(draft.data, DraftData::None))
+        self.items.iter().all(|draft| matches!(draft.data, DraftData::None)) && !self.is_gift()
     }
 
     /// What it asks for: it may only remove, or say what is about to be removed.

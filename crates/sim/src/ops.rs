@@ -84,6 +84,8 @@ pub(crate) enum Spec {
     Punch(Oid, PunchScope, Cond),
     /// One that is charged to a user.
     For(u32, Box<Self>),
+    /// What there is of an object is charged to a user.
+    Give(Oid, u32),
 }
 
 /// What an update does to an akey.
@@ -111,6 +113,10 @@ impl Spec {
                 Mutation::Update(update) => Mutation::Update(Update { charged: Some(*uid), ..update }),
                 punch @ Mutation::Punch(_) => punch,
             },
+            Self::Give(oid, uid) => match update(*oid, &Key::new(), Cond::NONE, Vec::new()) {
+                Mutation::Update(gift) => Mutation::Update(Update { charged: Some(*uid), ..gift }),
+                punch @ Mutation::Punch(_) => punch,
+            },
             Self::Update(oid, dkey, cond, items) => {
                 update(*oid, dkey, *cond, items.iter().map(Item::iod).collect())
             }
@@ -122,7 +128,7 @@ impl Spec {
         let items = match self {
             Self::Update(_, _, _, items) => items,
             Self::For(_, spec) => return spec.is_odd(),
-            Self::Punch(..) => return false,
+            Self::Punch(..) | Self::Give(..) => return false,
         };
         items.iter().any(
             |item| matches!(item.value, Value::Records(size, ..) if size != usual_record_bytes(&item.akey)),
@@ -342,7 +348,11 @@ impl Source<'_> {
 
     fn paid_specs(&mut self) -> Vec<Spec> {
         let count = 1 + self.0.index(3);
-        (0..count).map(|_| self.paid()).collect()
+        (0..count).map(|_| if self.0.one_in(3) { self.gift() } else { self.paid() }).collect()
+    }
+
+    fn gift(&mut self) -> Spec {
+        Spec::Give(self.oid(), self.user())
     }
 
     /// A mutation that may be charged to somebody: often a name's record, or one that writes over all of another.

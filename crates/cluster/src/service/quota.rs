@@ -8,10 +8,11 @@ use crate::inbox::locked;
 use crate::service::record::{Answer, ContRecord};
 use crate::service::store::META;
 use crate::shares::OWN_LIFE;
+use crate::whose;
 use dolmen_codec::TargetStore;
 use dolmen_codec::pool::TxCommit;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
-use dolmen_codec::quota::{Account, Limits, Quota, Report, report};
+use dolmen_codec::quota::{Account, ByUser, Limits, Quota, Report, report};
 use dolmen_codec::verb::Verb;
 use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, PropId, PropValue, Result};
 
@@ -206,14 +207,20 @@ impl Service {
         let cont = commit.cont;
         let limited =
             targets.accounts().find(cont).map(|account| (account, accounts::adds(&commit, head.cred.uid)));
+        let gives = limited.is_some() && accounts::gives(&commit);
+        let tx = gives.then(|| whose::number_of(&commit, head.cred));
         let result = drive::commit(targets, head, commit);
-        let Some((account, adds)) = limited.filter(|_| accounts::is_limit(&result)) else { return result };
+        let Some((account, adds)) = limited else { return result };
+        let given = tx.map_or_else(ByUser::default, |tx| account.take_asked(tx));
+        if !accounts::is_limit(&result) {
+            return result;
+        }
         if account.is_shared() {
             let is_full = self.find_room(targets, cont, Some(head.id))?;
             return if is_full { result } else { Err(Error::TxRestart { after: self.now(targets) }) };
         }
         self.free_unseen(targets, cont)?;
-        if account.fits(&adds) {
+        if account.fits_given(&adds, &given) {
             return Err(Error::TxRestart { after: self.now(targets) });
         }
         result

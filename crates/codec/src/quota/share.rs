@@ -326,7 +326,8 @@ impl State {
     }
 
     fn told(&self, changes: u64, of: Option<RequestId>) -> Told {
-        let used = self.by_user.iter().map(|(&uid, &used)| (uid, used)).collect();
+        // Nobody else may be given the room that somebody waits to fill with what others have.
+        let used = self.by_user.iter().chain(&self.incoming).map(|(&uid, &used)| (uid, used)).collect();
         let Some(share) = &self.share else { return Told { used, changes, ..Told::default() } };
         let met = share.met.iter().filter(|wish| Some(wish.id) == of);
         let wishes = share.wishes.iter().chain(met).cloned().collect();

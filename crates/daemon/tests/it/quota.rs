@@ -141,6 +141,21 @@ fn whom_a_write_is_charged_to_is_heard_of_who_administers_the_container_and_of_n
         let mut now = bytes_of();
         now.retain(|uid, _| !before.contains_key(uid));
         assert_eq!(now, expected, "{letters}, {version:?}");
+        // What there is is given away by whom it may, and stays as it is where somebody else says so.
+        let Ok(Answer::Pool(PoolReply::Epoch(begin))) = raw.ask(opened, &Ask::Pool(PoolVerb::TxBegin)) else {
+            panic!("an epoch")
+        };
+        let gift =
+            Update { iods: [].into_iter().collect(), dkey: Key::new(), ..charged(opened, b"d", b"v", OTHER) };
+        let (tx, parts) = (TxId { client: 9, begin }, vec![(TargetNo(0), vec![Mutation::Update(gift)])]);
+        let commit = TxCommit { cont: opened.cont, tx, epoch: begin, parts };
+        assert!(raw.ask(opened, &Ask::Pool(PoolVerb::TxCommit(commit))).is_ok(), "{letters}, {version:?}");
+        if is_heard {
+            expected = BTreeMap::from([(OTHER, expected.values().sum())]);
+        }
+        let mut now = bytes_of();
+        now.retain(|uid, _| !before.contains_key(uid));
+        assert_eq!(now, expected, "{letters}, {version:?}");
     }
     // Who runs the engine.
     let object = operator.object.clone().charged_to(OTHER);

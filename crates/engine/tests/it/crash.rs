@@ -35,6 +35,8 @@ pub(crate) enum Step {
     Aggregate,
     /// Checkpoints and merges, as they are due.
     Work,
+    /// An object is charged to a user from now on.
+    Give(u64, u32),
 }
 
 /// All names of the scripts.
@@ -75,6 +77,21 @@ pub(crate) fn script() -> Vec<Step> {
     steps.push(Step::Put(11, vec![0xbc; 100]));
     steps.push(Step::Aggregate);
     steps.push(Step::Put(9, vec![0x9a; 150_000]));
+    steps
+}
+
+/// The same, with what there is given away now and then: before a checkpoint and behind one.
+pub(crate) fn given_script() -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (number, step) in script().into_iter().enumerate() {
+        steps.push(step);
+        if number % 4 == 3 {
+            steps.push(Step::Give(1, [7, 8, 9][number / 4 % 3]));
+        }
+    }
+    steps.push(Step::Checkpoint);
+    steps.push(Step::Give(1, 9));
+    steps.push(Step::Aggregate);
     steps
 }
 
@@ -148,6 +165,11 @@ fn run_step(rig: &mut Rig, step: &Step, last: Epoch) -> Result<Option<Epoch>, Er
             };
             rig.commit(vec![update(1), update(2)]).map(Some)
         }
+        Step::Give(object, uid) => {
+            let (dkey, iods, charged) = (Key::new(), smallvec![], Some(*uid));
+            let gift = Update { oid: oid(*object), dkey, cond: Cond::NONE, iods, charged };
+            rig.commit(vec![Mutation::Update(gift)]).map(|_| None)
+        }
         Step::Snapshot => rig.ask(Verb::Cont(ContVerb::AddSnapshot(last))).map(|_| None),
         Step::Checkpoint => rig.ask(Verb::Checkpoint).map(|_| None),
         Step::Flush => rig.ask(Verb::Flush).map(|_| None),
@@ -174,7 +196,9 @@ fn effect(step: &Step) -> State {
             State::from([((1, *dkey), Some(value.clone())), ((2, *dkey), Some(value.clone()))])
         }
         Step::Remove(dkey) => State::from([((1, *dkey), None)]),
-        Step::Snapshot | Step::Checkpoint | Step::Flush | Step::Aggregate | Step::Work => State::new(),
+        Step::Snapshot | Step::Checkpoint | Step::Flush | Step::Aggregate | Step::Work | Step::Give(..) => {
+            State::new()
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Limits: the account of a container has what is there, at every moment and after any crash, and who does not fit is refused.
 
-use crate::crash::{run_until_crash, script};
+use crate::crash::{given_script, run_until_crash};
 use crate::rig::{Rig, amount, oid, small_config, tiny};
 use dolmen_codec::TargetStore;
 use dolmen_codec::quota::{Account, COMPANION_DKEY, Charge, INODE_AKEY, Limits, Quota};
@@ -229,7 +229,7 @@ fn by_user(rig: &mut Rig) -> Vec<(u32, u64)> {
     for (uid, charge) in rig.target.as_mut().unwrap().charges(rig.cont).unwrap() {
         *all.entry(uid).or_insert(0) += charge.bytes;
     }
-    all.into_iter().collect()
+    all.into_iter().filter(|own| own.1 > 0).collect()
 }
 
 fn charged(uid: u32, mutation: Mutation<'static>) -> Mutation<'static> {
@@ -274,6 +274,71 @@ fn who_is_named_is_charged_in_the_place_of_who_writes() {
     rig.close_and_reopen();
     assert_eq!(by_user(&mut rig), all);
     rig.assert_clean();
+}
+
+/// Gives what there is of an object to a user.
+fn gift(object: u64, uid: u32) -> Mutation<'static> {
+    let (dkey, iods, charged) = (Key::new(), smallvec![], Some(uid));
+    Mutation::Update(Update { oid: oid(object), dkey, cond: Cond::NONE, iods, charged })
+}
+
+#[test]
+fn what_is_given_is_charged_to_whom_it_is_given_to_or_nothing_is_done() {
+    for media in [Media::Block, Media::Mapped] {
+        let mut rig = Rig::with_config(media, Durability::Power, small_config());
+        let mut limits = quota(20_000, 0);
+        assert!(limits.set(Some(7), Limits { bytes: 11_000, files: 0 }));
+        let account = account(&mut rig, limits.clone());
+        let put_for = |rig: &mut Rig, object, uid, dkey: &[u8], bytes| {
+            let Mutation::Update(update) = charged(uid, put_sized(dkey, 1, bytes)) else { panic!() };
+            rig.ask(Verb::Update(Update { oid: oid(object), ..update })).map(drop)
+        };
+        put_for(&mut rig, 1, 8, b"small", 1000).unwrap();
+        rig.ask(Verb::Checkpoint).unwrap();
+        put_for(&mut rig, 1, 8, b"large", 6000).unwrap();
+        rig.write(oid(1), b"array", b"x", 0, 1, &[1; 3000]).unwrap();
+        put_for(&mut rig, 2, 8, b"other", 2000).unwrap();
+        put_for(&mut rig, 2, 7, b"his", 1001).unwrap();
+        let before = [(0, 3000), (7, 1001), (8, 9000)];
+        assert_eq!(by_user(&mut rig), before);
+        assert_eq!(rig.commit(vec![gift(1, 7), put(b"more", 1)]), Err(Error::QuotaLimit), "a byte too much");
+        assert_eq!(by_user(&mut rig), before);
+        assert_eq!(rig.get(oid(1), b"more", b"a"), None);
+        rig.commit(vec![gift(1, 9)]).unwrap();
+        assert_eq!(
+            by_user(&mut rig),
+            [(7, 1001), (8, 2000), (9, 10_000)],
+            "the container's limit is no matter"
+        );
+        put_for(&mut rig, 2, 7, b"his", 1000).unwrap();
+        rig.aggregate();
+        rig.commit(vec![gift(1, 7)]).unwrap();
+        assert_eq!(by_user(&mut rig), [(7, 11_000), (8, 2000)]);
+        assert_eq!(put_for(&mut rig, 3, 7, b"more", 1), Err(Error::QuotaLimit));
+        // At his limit he writes over what was given to him.
+        put_for(&mut rig, 1, 7, b"small", 1000).unwrap();
+        rig.aggregate();
+        // What is written later is charged to whom that names, and what is removed to nobody.
+        put_for(&mut rig, 1, 8, b"late", 500).unwrap();
+        rig.punch(oid(1), PunchScope::Dkey(Key::from_slice(b"large")), Cond::NONE).unwrap();
+        rig.assert_clean();
+        rig.aggregate();
+        let all = [(7, 5000), (8, 2500)];
+        assert_eq!((by_user(&mut rig), used(&account).bytes), (all.to_vec(), 7500));
+        for plan in [CrashPlan::Process, CrashPlan::None] {
+            rig.crash(plan);
+            self::account(&mut rig, limits.clone());
+            assert_eq!(by_user(&mut rig), all, "{plan:?}");
+            rig.assert_clean();
+            rig.aggregate();
+        }
+        rig.close_and_reopen();
+        assert_eq!(by_user(&mut rig), all);
+        rig.punch(oid(1), PunchScope::Object, Cond::NONE).unwrap();
+        rig.aggregate();
+        assert_eq!(by_user(&mut rig), [(7, 1000), (8, 2000)]);
+        rig.assert_clean();
+    }
 }
 
 fn put(dkey: &[u8], fill: u8) -> Mutation<'static> {
@@ -362,6 +427,7 @@ struct Story {
     rng: Rng,
     refused: u32,
     fitted: u32,
+    given: u32,
 }
 
 impl Story {
@@ -401,12 +467,18 @@ impl Story {
         }
     }
 
+    /// Of a transaction that begins now: above all that there is, also behind a crash.
+    fn next_epoch(&mut self) -> Epoch {
+        self.rig.clock.advance(2_000_000);
+        let Ok(Reply::Written(latest)) = self.rig.ask(Verb::Latest) else { panic!("a question") };
+        latest.next().max(Epoch::from_unix_ns(self.rig.clock.now_ns()))
+    }
+
     /// A transaction that is committed, or aborted, or still undecided when the target is opened again.
     fn transact(&mut self) {
         let key = u8::try_from(self.below(24)).unwrap();
         let bytes = 50 + self.below(4000);
-        self.rig.clock.advance(2_000_000);
-        let epoch = Epoch::from_unix_ns(self.rig.clock.now_ns());
+        let epoch = self.next_epoch();
         let leader = TargetNo(0);
         let uid = LIMITED + u32::try_from(self.below(3)).unwrap();
         let mutations = vec![charged(uid, put_sized(&[key], key, usize::try_from(bytes).unwrap()))];
@@ -434,6 +506,57 @@ impl Story {
         }
     }
 
+    /// A gift of all that is there, between the steps of whatever goes on; decided at once, or after a crash.
+    fn give(&mut self) {
+        for _ in 0..self.below(6) {
+            self.rig.target.as_mut().unwrap().step();
+        }
+        let uid = LIMITED + u32::try_from(self.below(3)).unwrap();
+        let alone = self.below(2) == 0;
+        let mut given = self.try_give(uid, alone);
+        if given == Err(Error::QuotaLimit) {
+            self.rig.aggregate();
+            given = self.try_give(uid, alone);
+            let all = self.reference.needed();
+            assert_eq!(given.is_ok(), uid != LIMITED || all <= LIMIT_OF_ONE, "{all} bytes to {uid}");
+        }
+        match given {
+            Ok(epoch) => {
+                self.given += 1;
+                let older = self.reference.versions.iter_mut().filter(|version| version.0 < epoch);
+                older.for_each(|version| version.3 = uid);
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::QuotaLimit | Error::TxRestart { .. }), "{error:?}");
+                self.refused += 1;
+            }
+        }
+    }
+
+    fn try_give(&mut self, uid: u32, alone: bool) -> Result<Epoch, Error> {
+        let epoch = self.next_epoch();
+        if alone {
+            return self.rig.commit_at(epoch, vec![gift(1, uid)]);
+        }
+        let (tx, leader) = (TxId { client: 9, begin: epoch }, TargetNo(0));
+        let (participants, mutations) = (smallvec![leader, TargetNo(1)], vec![gift(1, uid)]);
+        let before = (used(&self.account), by_user(&mut self.rig));
+        self.rig.ask(Verb::Prepare(Prepare { tx, epoch, leader, participants, mutations }))?;
+        if self.below(3) == 0 {
+            self.reopen();
+        }
+        assert_eq!((used(&self.account), by_user(&mut self.rig)), before, "it is not decided");
+        for _ in 0..self.below(9) {
+            self.rig.target.as_mut().unwrap().step();
+        }
+        if self.below(4) == 0 {
+            self.rig.ask(Verb::Abort(tx)).unwrap();
+            return Err(Error::TxRestart { after: epoch });
+        }
+        self.rig.ask(Verb::Commit(tx)).unwrap();
+        Ok(epoch)
+    }
+
     fn snapshot(&mut self) {
         if self.reference.snapshots.len() < 3 {
             let Ok(Reply::Written(latest)) = self.rig.ask(Verb::Latest) else { panic!("a question") };
@@ -458,7 +581,7 @@ impl Story {
     }
 
     fn step(&mut self) {
-        match self.below(40) {
+        match self.below(43) {
             0..=19 => self.put(),
             20..=27 => {
                 let key = u8::try_from(self.below(24)).unwrap();
@@ -472,6 +595,7 @@ impl Story {
             34 | 35 => self.rig.work(),
             36 => drop(self.rig.ask(Verb::Checkpoint).unwrap()),
             37 => self.reopen(),
+            40..=42 => self.give(),
             _ => {
                 self.rig.aggregate();
                 let there: BTreeMap<u32, u64> = by_user(&mut self.rig).into_iter().collect();
@@ -491,7 +615,7 @@ fn an_account_is_what_is_there_over_crashes_aggregations_snapshots_and_transacti
         let mut rig = Rig::with_config(media, Durability::Power, config);
         let account = account(&mut rig, quota_of_story());
         let (reference, rng) = (Reference::default(), Rng::from_seed(seed + round as u64));
-        let mut story = Story { rig, account, reference, rng, refused: 0, fitted: 0 };
+        let mut story = Story { rig, account, reference, rng, refused: 0, fitted: 0, given: 0 };
         for _ in 0..amount("QUOTA_STEPS", 1200) {
             story.step();
         }
@@ -501,7 +625,11 @@ fn an_account_is_what_is_there_over_crashes_aggregations_snapshots_and_transacti
             let right = story.reference.newest(key, Epoch::MAX).map_or(0, |version| version.2);
             assert_eq!(found.map_or(0, |value| value.len() as u64), right, "key {key}");
         }
-        assert!(story.refused > 20 && story.fitted > 5, "{} refused, {} fitted", story.refused, story.fitted);
+        let Story { refused, fitted, given, .. } = story;
+        assert!(
+            refused > 20 && fitted > 5 && given > 20,
+            "{refused} refused, {fitted} fitted, {given} given"
+        );
     }
 }
 
@@ -522,7 +650,7 @@ fn no_crash_at_any_boundary_leaves_an_account_that_is_not_what_is_there() {
         for at in 0.. {
             let mut rig = Rig::with_config(media, Durability::Power, tiny());
             account(&mut rig, quota(ROOM, 0));
-            let run = run_until_crash(&script(), rig, at);
+            let run = run_until_crash(&given_script(), rig, at);
             for plan in run.rig.drive.crash_plans(subsets).into_iter().chain([CrashPlan::Process]) {
                 let what = format!("boundary {at}, {plan:?}, {media:?}");
                 let mut after = run.rig.after_crash(plan);
@@ -539,6 +667,9 @@ fn no_crash_at_any_boundary_leaves_an_account_that_is_not_what_is_there() {
                 checked += 1;
             }
             if !run.is_crashed {
+                let mut rig = run.rig;
+                let sums = by_user(&mut rig);
+                assert!(matches!(sums[..], [(9, _)]), "the last has been given all: {sums:?}");
                 break;
             }
         }

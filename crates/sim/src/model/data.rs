@@ -3,7 +3,7 @@
 //! Invariants: versions are never changed, only appended, except that a decision turns those of an undecided
 //! transaction into committed ones or removes them.
 
-use dolmen_codec::quota::Limits;
+use dolmen_codec::quota::{Given, Limits};
 use dolmen_codec::verb::ContSpec;
 use dolmen_types::{Epoch, Key, Oid, Recx, Stamp, TxId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +56,15 @@ pub(super) struct Object {
     pub(super) dkeys: BTreeMap<Key, Dkey>,
 }
 
+/// What there is of an object is charged to a user once the transaction is committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gift {
+    pub(super) stamp: Stamp,
+    pub(super) tx: TxId,
+    pub(super) oid: Oid,
+    pub(super) uid: u32,
+}
+
 #[derive(Debug)]
 pub(super) struct Cont {
     pub(super) spec: ContSpec,
@@ -69,6 +78,8 @@ pub(super) struct Cont {
     pub(super) objects: BTreeMap<Oid, Object>,
     /// Of users, and of all together.
     pub(super) limits: BTreeMap<Option<u32>, Limits>,
+    /// Those that are undecided.
+    pub(super) gifts: Vec<Gift>,
 }
 
 /// What a reader sees: versions before a stamp, less what rollbacks hide, and those undecided transactions
@@ -142,6 +153,7 @@ impl Cont {
             rollbacks: BTreeMap::new(),
             objects: BTreeMap::new(),
             limits: BTreeMap::new(),
+            gifts: Vec::new(),
         }
     }
 
@@ -222,7 +234,8 @@ impl Cont {
     }
 
     /// Turns what a transaction wrote in some objects into committed versions, or removes it.
-    pub(super) fn decide(&mut self, tx: TxId, oids: &BTreeSet<Oid>, commit: bool) {
+    /// Returns what it gives.
+    pub(super) fn decide(&mut self, tx: TxId, oids: &BTreeSet<Oid>, commit: bool) -> Given {
         let keep = |origin: &mut Origin| {
             let own = origin.undecided == Some(tx);
             if own {
@@ -242,6 +255,14 @@ impl Cont {
                 }
             }
         }
+        let (own, others) = core::mem::take(&mut self.gifts).into_iter().partition(|gift| gift.tx == tx);
+        self.gifts = others;
+        let mut given = Given::default();
+        if commit {
+            let own: Vec<Gift> = own;
+            own.iter().for_each(|gift| self.give(gift, &mut given));
+        }
+        given
     }
 
     /// Whether the state at `at` can still be read.

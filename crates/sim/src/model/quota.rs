@@ -3,9 +3,9 @@
 //! All of this is counted anew from the versions, by the rules of decision 0038, whenever it is asked for. Of what stores count with
 //! only the names of things are used.
 
-use super::data::{Akey, Cont, Values, View};
+use super::data::{Akey, Cont, Gift, Values, View};
 use super::{Model, write};
-use dolmen_codec::quota::{Account, ByUser, Charge, Limits};
+use dolmen_codec::quota::{Account, ByUser, Charge, Given, Limits};
 use dolmen_codec::verb::{Mutation, NewValue, PunchScope, Update};
 use dolmen_types::{ContNo, Epoch, Error, Key, KeyKind, Oid, Recx, Stamp, TxId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,6 +79,21 @@ impl Akey {
         counts(dkey, akey, extent.recx.index, extent.bytes.len() as u64)
     }
 
+    fn uid_mut(&mut self, (single, n): Place) -> &mut u32 {
+        if single { &mut self.singles[n].uid } else { &mut self.extents[n].uid }
+    }
+
+    /// Those older than a gift that are decided, and its transaction's own.
+    fn older(&self, gift: &Gift) -> Vec<Place> {
+        let undecided = |(single, n): Place| {
+            if single { self.singles[n].origin.undecided } else { self.extents[n].origin.undecided }
+        };
+        let is_older = |place: &Place| {
+            self.stamp(*place) < gift.stamp && undecided(*place).is_none_or(|tx| tx == gift.tx)
+        };
+        self.places().filter(is_older).collect()
+    }
+
     /// The versions of which something is seen.
     fn seen(&self, values: &Values<'_>) -> BTreeSet<Place> {
         let is_seen = |place: &Place| {
@@ -131,6 +146,40 @@ impl Cont {
         sums
     }
 
+    /// Has what is older of an object charged to whom a gift names, and adds what of that is not freed.
+    pub(super) fn give(&mut self, gift: &Gift, given: &mut Given) {
+        let Some(object) = self.objects.get_mut(&gift.oid) else { return };
+        let dkeys = object.dkeys.iter_mut();
+        for (dkey, akey, slot) in
+            dkeys.flat_map(|(d, below)| below.akeys.iter_mut().map(move |(a, s)| (d, a, s)))
+        {
+            for place in slot.older(gift) {
+                if !slot.is_freed(place) {
+                    given.add(slot.uid(place), gift.uid, slot.charge(dkey, akey, place));
+                }
+                *slot.uid_mut(place) = gift.uid;
+            }
+        }
+    }
+
+    /// What gifts would move of what `counts`.
+    fn given(&self, gifts: &[Gift], counts: impl Fn((Oid, &Key, &Key, &Akey)) -> BTreeSet<Place>) -> Given {
+        let mut given = Given::default();
+        for gift in gifts {
+            for slot in self.slots().filter(|slot| slot.0 == gift.oid) {
+                let counted = counts(slot);
+                for place in slot.3.older(gift).into_iter().filter(|place| counted.contains(place)) {
+                    given.add(slot.3.uid(place), gift.uid, slot.3.charge(slot.1, slot.2, place));
+                }
+            }
+        }
+        given
+    }
+
+    fn unfreed_of(slot: (Oid, &Key, &Key, &Akey)) -> BTreeSet<Place> {
+        slot.3.places().filter(|&place| !slot.3.is_freed(place)).collect()
+    }
+
     /// What no aggregation frees: what is above the horizon, undecided, or seen by a state that is kept.
     fn needed(&self) -> Sums {
         let views = self.kept_views();
@@ -146,9 +195,13 @@ impl Cont {
         self.sums(|(.., akey)| akey.places().filter(|&place| is_of(akey, place)).collect())
     }
 
+    fn gifts_of(&self, tx: TxId) -> Vec<Gift> {
+        self.gifts.iter().filter(|gift| gift.tx == tx).copied().collect()
+    }
+
     /// What no aggregation has had to free.
     pub(super) fn unfreed(&self) -> Sums {
-        self.sums(|(.., akey)| akey.places().filter(|&place| !akey.is_freed(place)).collect())
+        self.sums(Self::unfreed_of)
     }
 
     /// What the newest state shows something of.
@@ -245,6 +298,36 @@ fn parts<'u>(update: &'u Update<'_>) -> Vec<(&'u Key, Option<Recx>, u64)> {
     parts
 }
 
+/// The gifts of a transaction that is not there yet.
+fn gifts(mutations: &[Mutation<'_>], at: Option<Epoch>) -> Vec<Gift> {
+    let Some(epoch) = at else { return Vec::new() };
+    let gift = |(mutation, minor): (&Mutation<'_>, u16)| match mutation {
+        Mutation::Update(Update { oid, iods, charged: Some(uid), .. }) if iods.is_empty() => {
+            let tx = TxId { client: u128::MAX, begin: Epoch::MAX };
+            Some(Gift { stamp: Stamp { epoch, minor }, tx, oid: *oid, uid: *uid })
+        }
+        _ => None,
+    };
+    mutations.iter().zip(0..=u16::MAX).filter_map(gift).collect()
+}
+
+/// Adds what a transaction gives of what it writes itself.
+fn add_own(given: &mut Given, asks: u32, mutations: &[Mutation<'_>]) {
+    for (number, gift) in mutations.iter().enumerate() {
+        let Mutation::Update(Update { oid, iods, charged: Some(to), .. }) = gift else { continue };
+        if !iods.is_empty() {
+            continue;
+        }
+        for before in &mutations[..number] {
+            let Mutation::Update(update) = before else { continue };
+            for (akey, recx, bytes) in parts(update).into_iter().filter(|_| update.oid == *oid) {
+                let charge = counts(&update.dkey, akey, recx.map_or(0, |recx| recx.index), bytes);
+                given.add(update.charged.unwrap_or(asks), *to, charge);
+            }
+        }
+    }
+}
+
 /// How many of the names that a transaction adds stand for others that it removes.
 fn moved(mutations: &[Mutation<'_>]) -> u64 {
     let (mut added, mut removed) = (0, 0);
@@ -303,29 +386,38 @@ impl Model {
         let unfreed = self.find(no)?.unfreed();
         if !self.accounts.get(&no).is_some_and(|known| Arc::ptr_eq(known, account)) {
             unfreed.into_iter().for_each(|(uid, charge)| account.count(uid, charge));
+            let cont = self.find(no)?;
+            let expected = |tx: &TxId| cont.given(&cont.gifts_of(*tx), Cont::unfreed_of).to;
+            let expected: Vec<_> = self.prepared.keys().map(|tx| (*tx, expected(tx))).collect();
+            for (tx, expected) in expected {
+                account.expect(&expected);
+                self.prepared.entry(tx).and_modify(|prepared| prepared.expected = expected);
+            }
             self.accounts.insert(no, Arc::clone(account));
         }
         Ok(())
     }
 
-    /// Reserves what mutations add in the account of their container, if it has one.
+    /// Reserves what mutations add in the account of their container, if it has one. What of that gifts bring.
     pub(super) fn reserve(
         &self,
         no: ContNo,
         asks: u32,
         mutations: &[Mutation<'_>],
         tx: Option<(TxId, Epoch)>,
-    ) -> Result<(), Error> {
-        let Some(account) = self.accounts.get(&no) else { return Ok(()) };
-        let (adds, replaced) = self.find(no)?.adds(asks, mutations, tx.map(|tx| tx.1));
+    ) -> Result<ByUser, Error> {
+        let Some(account) = self.accounts.get(&no) else { return Ok(ByUser::default()) };
+        let cont = self.find(no)?;
+        let (adds, replaced) = cont.adds(asks, mutations, tx.map(|tx| tx.1));
+        let given = tx.map_or_else(Given::default, |tx| cont.given(&cont.gifts_of(tx.0), Cont::unfreed_of));
         let by_user = |sums: Sums| {
             let mut of = ByUser::default();
             sums.into_iter().for_each(|(uid, charge)| of.add(uid, charge));
             of
         };
-        account.reserve(tx.map(|tx| tx.0), &by_user(adds), &by_user(replaced))?;
+        account.reserve_given(tx.map(|tx| tx.0), &by_user(adds), &by_user(replaced), &given)?;
         account.note_change();
-        Ok(())
+        Ok(given.to)
     }
 
     /// Gives back what a transaction has reserved that is about to be aborted.
@@ -349,7 +441,20 @@ impl Model {
         let Some(cont) = self.conts.get(&no) else { return Fits { at_most: true, at_least: true } };
         let (adds, replaced) = cont.adds(asks, mutations, at);
         let moved = if at.is_some() { moved(mutations) } else { 0 };
-        let within = |used: &Sums| {
+        let gifts = gifts(mutations, at);
+        let views = cont.kept_views();
+        let given =
+            [cont.given(&gifts, Cont::unfreed_of), cont.given(&gifts, |slot| cont.needed_of(&views, slot))]
+                .map(|mut given| {
+                    add_own(&mut given, asks, mutations);
+                    given
+                });
+        // What is undecided is reserved.
+        let incoming = [
+            cont.given(&cont.gifts, Cont::unfreed_of).to,
+            cont.given(&cont.gifts, |slot| cont.needed_of(&views, slot)).to,
+        ];
+        let within = |used: &Sums, given: &Given, incoming: &ByUser| {
             let is_within = |limits: Limits, used: Charge, adds: Charge, gone: Charge| {
                 let one = |limit: u64, used: u64, adds: u64, gone: u64| {
                     limit == 0 || adds <= gone || used + adds <= limit + gone
@@ -359,10 +464,20 @@ impl Model {
             };
             let of = |sums: &Sums, uid: &u32| sums.get(uid).copied().unwrap_or_default();
             cont.limits.iter().all(|(uid, &limits)| match uid {
-                None => is_within(limits, all(used), all(&adds), all(&replaced)),
-                Some(uid) => is_within(limits, of(used, uid), of(&adds, uid), of(&replaced, uid)),
+                None => {
+                    let moved = given.to.all();
+                    is_within(limits, all(used), all(&adds).plus(moved), all(&replaced).plus(moved))
+                }
+                Some(uid) => {
+                    let adds = of(&adds, uid).plus(given.to.of(*uid));
+                    let used = of(used, uid).plus(incoming.of(*uid));
+                    is_within(limits, used, adds, of(&replaced, uid).plus(given.from.of(*uid)))
+                }
             })
         };
-        Fits { at_most: within(&cont.unfreed()), at_least: within(&cont.needed()) }
+        Fits {
+            at_most: within(&cont.unfreed(), &given[0], &incoming[0]),
+            at_least: within(&cont.needed(), &given[1], &incoming[1]),
+        }
     }
 }

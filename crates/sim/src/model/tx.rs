@@ -3,6 +3,7 @@
 use super::data::Origin;
 use super::read::{Answer, Position, Question};
 use super::{Model, Remembered, write};
+use dolmen_codec::quota::ByUser;
 use dolmen_codec::verb::{InDoubt, Mutation, Prepare, Reply, TxState};
 use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, Oid, Stamp, TargetNo, TxId, limits};
 use smallvec::SmallVec;
@@ -20,6 +21,8 @@ pub(super) struct Prepared {
     leader: TargetNo,
     participants: SmallVec<[TargetNo; 4]>,
     oids: BTreeSet<Oid>,
+    /// What is reserved for whom its gifts are to.
+    pub(super) expected: ByUser,
 }
 
 impl Model {
@@ -71,13 +74,18 @@ impl Model {
         let oids = prepare.mutations.iter().map(write::oid).collect();
         let Prepare { epoch, leader, participants, mutations, .. } = prepare;
         let alone = participants.len() == 1;
-        self.prepared.insert(tx, Prepared { cont: no, epoch, leader, participants, oids });
+        let expected = ByUser::default();
+        self.prepared.insert(tx, Prepared { cont: no, epoch, leader, participants, oids, expected });
         let asks = head.cred.uid;
         let written = self.write_undecided((no, asks), tx, epoch, &mutations);
-        let reserved =
-            written.and_then(|reads| self.reserve(no, asks, &mutations, Some((tx, epoch))).map(|()| reads));
+        let reserved = written.and_then(|reads| {
+            self.reserve(no, asks, &mutations, Some((tx, epoch))).map(|expected| (reads, expected))
+        });
         let reads = match reserved {
-            Ok(reads) => reads,
+            Ok((reads, expected)) => {
+                self.prepared.entry(tx).and_modify(|prepared| prepared.expected = expected);
+                reads
+            }
             Err(error) => {
                 self.decide(tx, false);
                 return Err(error);
@@ -103,7 +111,10 @@ impl Model {
         if !prepare.participants.contains(&self.target()) || !prepare.participants.contains(&prepare.leader) {
             return Err(Invalid::Argument.into());
         }
-        prepare.mutations.iter().try_for_each(|mutation| write::check(mutation, limits::IODS_MAX))?;
+        prepare.mutations.iter().try_for_each(|mutation| match mutation {
+            Mutation::Update(gift) if gift.iods.is_empty() => write::check_gift(gift),
+            other => write::check(other, limits::IODS_MAX),
+        })?;
         let floor = self.find(no)?.floor;
         if floor >= prepare.epoch {
             return Err(Error::TxRestart { after: floor });
@@ -162,7 +173,10 @@ impl Model {
         if let Some(prepared) = self.prepared.remove(&tx)
             && let Some(cont) = self.conts.get_mut(&prepared.cont)
         {
-            cont.decide(tx, &prepared.oids, commit);
+            let given = cont.decide(tx, &prepared.oids, commit);
+            if let Some(account) = self.accounts.get(&prepared.cont) {
+                account.hand_over(&prepared.expected, &given);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Mutations: what they require, and what versions they add.
 
-use super::data::{Cont, ExtentVersion, Origin, SingleVersion};
+use super::data::{Cont, ExtentVersion, Gift, Origin, SingleVersion};
 use super::read::{AkeyTerms, Question};
 use dolmen_codec::order;
 use dolmen_codec::verb::{Mutation, NewValue, Punch, PunchScope, Update, UpdateIod};
@@ -90,6 +90,11 @@ fn terms(iod: &UpdateIod<'_>) -> AkeyTerms {
     AkeyTerms { akey: iod.akey.clone(), cond: iod.cond, record_bytes }
 }
 
+pub(super) fn check_gift(gift: &Update<'_>) -> Result<(), Error> {
+    gift.oid.object_type().ok_or(Invalid::ObjectId)?;
+    if gift.dkey.is_empty() && gift.cond.is_none() { Ok(()) } else { Err(Invalid::Count.into()) }
+}
+
 fn check_update(update: &Update<'_>, iods_max: usize) -> Result<(), Error> {
     let object_type = update.oid.object_type().ok_or(Invalid::ObjectId)?;
     order::check_key(object_type.dkey_kind(), &update.dkey)?;
@@ -171,6 +176,11 @@ fn check_punch(punch: &Punch) -> Result<(), Error> {
 /// Adds the versions of a mutation for which `asks` asks.
 pub(super) fn apply(cont: &mut Cont, asks: u32, mutation: &Mutation<'_>, origin: Origin) {
     match mutation {
+        Mutation::Update(gift) if gift.iods.is_empty() => {
+            let (stamp, oid) = (origin.stamp, gift.oid);
+            let gift = gift.charged.zip(origin.undecided).map(|(uid, tx)| Gift { stamp, tx, oid, uid });
+            cont.gifts.extend(gift);
+        }
         Mutation::Update(update) => {
             let uid = update.charged.unwrap_or(asks);
             for iod in &update.iods {

@@ -250,6 +250,53 @@ fn a_transaction_over_engines_fits_when_there_is_room_anywhere_and_else_nothing_
     system.assert_clean();
 }
 
+/// Has all that all targets have charged to a user.
+fn give(system: &System, cont: ContNo, uid: u32) -> Result<(), Error> {
+    let gift = Mutation::Update(Update {
+        oid: super::common::oid(),
+        dkey: Key::new(),
+        cond: Cond::NONE,
+        iods: smallvec![],
+        charged: Some(uid),
+    });
+    transact(system, cont, (0..ALL).map(|target| (target, vec![gift.clone()])).collect())
+}
+
+/// What users have who have anything.
+fn by_user(system: &System, cont: ContNo) -> BTreeMap<u32, u64> {
+    settled(system, cont);
+    let users = report(system, cont).users;
+    users.iter().map(|user| (user.uid, user.used.bytes)).filter(|user| user.1 > 0).collect()
+}
+
+#[test]
+fn what_is_given_is_given_at_all_engines_or_at_none() {
+    let (system, cont) = limited(5000, 0);
+    limit(&system, cont, Some(7), 4000, 0).unwrap();
+    for target in 0..ALL {
+        put(&system, target, cont, 1, 1000).unwrap();
+    }
+    put_as(&system, 7, (TARGETS, cont, 2), 999).unwrap();
+    put_as(&system, 7, (0, cont, 2), 1).unwrap();
+    let before = BTreeMap::from([(0, 4000), (7, 1000)]);
+    for _ in 0..3 {
+        assert_eq!(give(&system, cont, 7), Err(Error::QuotaLimit));
+        assert_eq!(by_user(&system, cont), before);
+    }
+    give(&system, cont, 8).unwrap();
+    assert_eq!(by_user(&system, cont), BTreeMap::from([(8, 5000)]), "the container is full, and stays so");
+    remove(&system, TARGETS, cont, 2);
+    assert_eq!(give(&system, cont, 7), Err(Error::QuotaLimit), "by a byte");
+    remove(&system, 0, cont, 2);
+    give(&system, cont, 7).unwrap();
+    assert_eq!(by_user(&system, cont), BTreeMap::from([(7, 4000)]));
+    for target in 0..ALL {
+        assert_eq!(put_as(&system, 7, (target, cont, 3), 1), Err(Error::QuotaLimit));
+        put_as(&system, 7, (target, cont, 1), 1000).unwrap();
+    }
+    system.assert_clean();
+}
+
 fn record(name: &[u8]) -> Mutation<'static> {
     let data = Payload::Owned(IoBuf::zeroed(88));
     let value = NewValue::Array { record_bytes: 1, extents: smallvec![Recx::new(0, 88)], data };
@@ -322,6 +369,10 @@ fn many_writers_at_both_engines_take_exactly_what_is_allowed() {
     assert_eq!(settled(&system, cont).bytes, 0);
 }
 
+/// A user who may not have all that a container may.
+const LIMITED: u32 = 7;
+const LIMIT_OF_ONE: u64 = 5000;
+
 /// What is there, as the engines should have it.
 struct Story {
     system: Option<System>,
@@ -329,6 +380,9 @@ struct Story {
     rng: Rng,
     limit: u64,
     sizes: BTreeMap<(u16, u64), u64>,
+    /// To whom what was given is charged.
+    given: BTreeMap<(u16, u64), u32>,
+    gifts: u32,
     fresh: u64,
     refused: u32,
     lost: u32,
@@ -361,6 +415,7 @@ impl Story {
             Ok(()) => {
                 assert!(admits, "{bytes} bytes at {target} beside {} of {}", self.needed(), self.limit);
                 self.sizes.insert((target, dkey), bytes);
+                self.given.remove(&(target, dkey));
             }
             Err(Error::QuotaLimit) => {
                 // What an engine has that does not answer is not to be had.
@@ -374,8 +429,30 @@ impl Story {
         self.system().home.look_after_parts();
     }
 
+    fn by_user(&self) -> BTreeMap<u32, u64> {
+        let mut sums = BTreeMap::new();
+        for (place, bytes) in &self.sizes {
+            *sums.entry(self.given.get(place).copied().unwrap_or(0)).or_insert(0) += bytes;
+        }
+        sums
+    }
+
+    /// Gives all that there is to one who has limits, or to one who has none.
+    fn give(&mut self) {
+        let uid = if self.below(2) == 0 { LIMITED } else { 8 };
+        self.system().home.look_after_parts();
+        let fits = uid != LIMITED || self.needed() <= LIMIT_OF_ONE;
+        let done = give(self.system(), self.cont, uid);
+        assert_eq!(done, if fits { Ok(()) } else { Err(Error::QuotaLimit) }, "{} to {uid}", self.needed());
+        if fits {
+            self.gifts += 1;
+            self.given = self.sizes.keys().map(|place| (*place, uid)).collect();
+        }
+    }
+
     fn step(&mut self) {
-        match self.below(40) {
+        match self.below(43) {
+            40..=42 => self.give(),
             0..=19 => self.put(false),
             20..=25 => self.put(true),
             26..=32 => {
@@ -383,6 +460,7 @@ impl Story {
                 if let Some((&(target, dkey), _)) = self.sizes.iter().nth(at) {
                     remove(self.system(), target, self.cont, dkey);
                     self.sizes.remove(&(target, dkey));
+                    self.given.remove(&(target, dkey));
                 }
             }
             33 | 34 => {
@@ -408,7 +486,7 @@ impl Story {
             38 => self.system = self.system.take().map(System::restart_home),
             _ => {
                 self.system().home.look_after_parts();
-                assert_eq!(settled(self.system(), self.cont).bytes, self.needed());
+                assert_eq!(by_user(self.system(), self.cont), self.by_user());
             }
         }
     }
@@ -420,14 +498,16 @@ fn engines_keep_to_a_limit_as_one_would_over_lost_messages_and_restarts() {
     println!("seed {seed}");
     let (system, cont) = limited(8000, 0);
     let rng = Rng::from_seed(seed);
-    let sizes = BTreeMap::new();
-    let mut story =
-        Story { system: Some(system), cont, rng, limit: 8000, sizes, fresh: 0, refused: 0, lost: 0 };
+    limit(&system, cont, Some(LIMITED), LIMIT_OF_ONE, 0).unwrap();
+    let (sizes, given) = (BTreeMap::new(), BTreeMap::new());
+    let (system, limit) = (Some(system), 8000);
+    let mut story = Story { system, cont, rng, limit, sizes, given, gifts: 0, fresh: 0, refused: 0, lost: 0 };
     for _ in 0..600 {
         story.step();
     }
     story.system().home.look_after_parts();
     assert_eq!(settled(story.system(), cont).bytes, story.needed());
     story.system().assert_clean();
+    assert!(story.gifts > 3, "{} gifts", story.gifts);
     assert!(story.refused > 20, "{} refused, {} for the sake of the other engine", story.refused, story.lost);
 }

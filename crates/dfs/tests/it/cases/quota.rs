@@ -192,7 +192,7 @@ fn who_writes_a_file_whose_owner_is_not_known_is_charged() {
     moved.write_at(6000, &[3; 3000]).unwrap();
     assert_eq!(cat(&fs, "/b").len(), 9000);
     let all: Vec<(u32, u64)> = by_user(&world).into_iter().map(|user| (user.0, user.1)).collect();
-    assert_eq!(all, [(0, 5000), (7, 100), (9, 3000)]);
+    assert_eq!(all, [(0, 0), (7, 5100), (9, 3000)]);
 }
 
 #[test]
@@ -228,5 +228,61 @@ fn whoever_writes_the_owner_of_a_file_is_charged() {
         assert_eq!(by_user(world), [(0, 0, 1), (7, 19_101, 4), (8, 60_000, 1)], "it is open");
         open.close().unwrap();
         assert_eq!(by_user(world), [(0, 0, 1), (7, 19_101, 4)]);
+    });
+}
+
+#[test]
+fn who_is_given_a_file_is_charged_for_all_of_it_or_nothing_is_done() {
+    each_mount(0, 0, |world, fs| {
+        let user = |uid| fs.as_user(Cred { uid, gid: 5, groups: vec![], umask: 0 });
+        fs.chmod("/", 0o777).unwrap();
+        let mine = OpenOptions { mode: 0o666, ..OpenOptions::CREATE };
+        let file = user(7).open("/file", &mine).unwrap();
+        // In many chunks, so on all targets.
+        file.write_at(0, &[1; 60_000]).unwrap();
+        fs.set_xattr("/file", "user.note", [1; 2000], XattrCond::Any, Follow::No).unwrap();
+        user(7).open("/other", &mine).unwrap().append(&[2; 500]).unwrap();
+        let used = |uid, bytes, files| (uid, bytes, files);
+        let before = [used(0, 0, 1), used(7, 62_500, 2)];
+        assert_eq!(by_user(world), before);
+        for limits in [Limits { bytes: 61_999, files: 0 }, Limits { bytes: 0, files: 1 }] {
+            world.container.set_quota(Some(8), limits).unwrap();
+            if limits.files > 0 {
+                user(8).open("/eight", &mine).unwrap().close().unwrap();
+            }
+            is_limit(fs.chown("/file", Some(8), Some(8), Follow::No));
+            let stat = fs.stat("/file").unwrap();
+            assert_eq!((stat.uid, stat.gid), (7, 5), "nothing is done");
+            if limits.files > 0 {
+                fs.unlink("/eight").unwrap();
+            }
+            assert_eq!(by_user(world), before);
+        }
+        let limits = Limits { bytes: 62_000, files: 1 };
+        world.container.set_quota(Some(8), limits).unwrap();
+        fs.chown("/file", Some(8), None, Follow::No).unwrap();
+        let after = [used(0, 0, 1), used(7, 500, 1), used(8, 62_000, 1)];
+        assert_eq!(by_user(world), after);
+        // Who had it open goes on writing to what is another's now, at that one's limit.
+        is_limit(file.write_at(60_000, &[3; 1]));
+        file.write_at(0, &[4; 60_000]).unwrap();
+        assert_eq!(by_user(world), after);
+        // The group alone moves nothing, nor does a directory what lies in it.
+        fs.chown("/file", None, Some(9), Follow::No).unwrap();
+        user(7).mkdir("/dir", 0o777).unwrap();
+        fs.rename("/other", fs, "/dir/other", RenameMode::NoReplace).unwrap();
+        world.container.set_quota(Some(8), Limits::default()).unwrap();
+        fs.chown("/dir", Some(8), None, Follow::No).unwrap();
+        assert_eq!(by_user(world), [used(0, 0, 1), used(7, 500, 1), used(8, 62_000, 2)]);
+        // By another name, back to whom it was; and what a snapshot shows goes along.
+        fs.link("/file", fs, "/dir/again").unwrap();
+        let snapshot = world.container.create_snapshot(None).unwrap();
+        file.write_at(0, &[5; 60_000]).unwrap();
+        file.close().unwrap();
+        fs.chown("/dir/again", Some(7), None, Follow::No).unwrap();
+        let bytes = |uid| by_user(world).into_iter().find(|own| own.0 == uid).map_or(0, |own| own.1);
+        assert_eq!((bytes(7), bytes(8)), (122_500, 2000), "a snapshot shows the old attribute");
+        world.container.destroy_snapshot(snapshot).unwrap();
+        assert_eq!((bytes(7), bytes(8)), (62_500, 0));
     });
 }
