@@ -383,6 +383,18 @@ impl Service {
         Ok(is_all)
     }
 
+    /// Frees what nobody sees of a container; whether there was anything, as far as all engines tell.
+    pub(crate) fn frees_everywhere<T: TargetStore>(&self, targets: &Targets<T>, cont: ContNo) -> bool {
+        let used = || -> Result<Charge> {
+            let all = self.used_everywhere(targets, cont)?;
+            Ok(all.into_iter().fold(Charge::NONE, |sum, (_, charge)| sum.plus(charge)))
+        };
+        let before = used();
+        // Ignored: then there is as much as before.
+        let _is_all = self.free_everywhere(targets, cont);
+        matches!((before, used()), (Ok(before), Ok(after)) if !after.covers(before))
+    }
+
     /// What all engines have of a container.
     ///
     /// # Errors

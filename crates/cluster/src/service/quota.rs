@@ -216,6 +216,10 @@ impl Service {
             return result;
         }
         if account.is_shared() {
+            // What would be given is less then, and all engines are to say anew how much it is.
+            if gives && self.frees_everywhere(targets, cont) {
+                return Err(Error::TxRestart { after: self.now(targets) });
+            }
             let is_full = self.find_room(targets, cont, Some(head.id))?;
             return if is_full { result } else { Err(Error::TxRestart { after: self.now(targets) }) };
         }

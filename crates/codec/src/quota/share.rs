@@ -208,7 +208,8 @@ impl Account {
         }
         state.obey(life, number, ask);
         let of = if let ShareAsk::Look(of) = ask { *of } else { None };
-        let told = state.told(self.changes(), of);
+        // Who hands out shares must not give to others the room that somebody waits to fill with what others have.
+        let told = state.told(self.changes(), of, number > 0);
         drop(state);
         self.told.notify_all();
         told
@@ -325,9 +326,9 @@ impl State {
         }
     }
 
-    fn told(&self, changes: u64, of: Option<RequestId>) -> Told {
-        // Nobody else may be given the room that somebody waits to fill with what others have.
-        let used = self.by_user.iter().chain(&self.incoming).map(|(&uid, &used)| (uid, used)).collect();
+    fn told(&self, changes: u64, of: Option<RequestId>, with_incoming: bool) -> Told {
+        let incoming = self.incoming.iter().filter(|_| with_incoming);
+        let used = self.by_user.iter().chain(incoming).map(|(&uid, &used)| (uid, used)).collect();
         let Some(share) = &self.share else { return Told { used, changes, ..Told::default() } };
         let met = share.met.iter().filter(|wish| Some(wish.id) == of);
         let wishes = share.wishes.iter().chain(met).cloned().collect();
