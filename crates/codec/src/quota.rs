@@ -589,6 +589,8 @@ impl State {
     fn fits(&self, tx: Option<TxId>, adds: &ByUser, replaced: &ByUser) -> bool {
         let moved = Charge { bytes: 0, files: self.moved(tx) };
         let bound_of = |uid: u32| match &self.share {
+            // Of one that has not been told its share nobody knows who has limits.
+            Some(share) if share.bounds.users.is_empty() && !share.is_told => Some(Charge::NONE),
             Some(share) => share.bounds.users.get(&uid).copied(),
             None => self.quota.users.get(&uid).map(|limits| limits.bound()),
         };

@@ -161,7 +161,7 @@ pub(super) struct Shared {
     life: u64,
     /// Of what was said last.
     number: u64,
-    is_told: bool,
+    pub(super) is_told: bool,
     pub(super) bounds: Bounds,
     wishes: VecDeque<Wish>,
     /// Parts of transactions that did fit: if another one does not, all are to fit together.
