@@ -384,6 +384,14 @@ impl Given {
         }
     }
 
+    /// What stands against it where all are counted together: whoever gives it has no more room for what else he adds.
+    #[must_use]
+    pub fn gone(&self) -> ByUser {
+        let mut gone = ByUser::default();
+        gone.add(u32::MAX, self.from.all());
+        gone
+    }
+
     /// Whether nothing moves.
     #[must_use]
     pub fn is_none(&self) -> bool {
@@ -472,7 +480,7 @@ impl Account {
                 state.asked.pop_first();
             }
         }
-        if !state.fits(tx, &adds.plus(&given.to), &replaced.plus(&given.from)) {
+        if !state.fits(tx, &adds.plus(&given.to), &replaced.plus(&given.gone())) {
             return Err(Error::QuotaLimit);
         }
         adds.iter().for_each(|(uid, charge)| state.add(uid, charge));

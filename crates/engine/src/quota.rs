@@ -79,7 +79,7 @@ impl Target {
             return Ok(ByUser::default());
         }
         let met = |replaced: &ByUser| {
-            let (adds, replaced) = (adds.plus(&given.to), replaced.plus(&given.from));
+            let (adds, replaced) = (adds.plus(&given.to), replaced.plus(&given.gone()));
             write.tx.inspect(|&tx| account.note_met(write.id, tx, &adds, &replaced));
             Ok(given.to.clone())
         };
@@ -91,7 +91,7 @@ impl Target {
         match account.reserve_given(write.tx, &adds, &replaced, &given) {
             Ok(()) => met(&replaced),
             Err(error) => {
-                let (adds, replaced) = (adds.plus(&given.to), replaced.plus(&given.from));
+                let (adds, replaced) = (adds.plus(&given.to), replaced.plus(&given.gone()));
                 account.note_short(write.id, write.tx, &adds, &replaced);
                 Err(error)
             }

@@ -406,8 +406,19 @@ impl Model {
         mutations: &[Mutation<'_>],
         tx: Option<(TxId, Epoch)>,
     ) -> Result<ByUser, Error> {
-        let Some(account) = self.accounts.get(&no) else { return Ok(ByUser::default()) };
         let cont = self.find(no)?;
+        let own = tx.map(|tx| tx.0);
+        for mutation in mutations {
+            let oid = write::oid(mutation);
+            let given = cont.gifts.iter().find(|gift| gift.oid == oid && Some(gift.tx) != own);
+            let gives = cont.gifts.iter().any(|gift| gift.oid == oid && Some(gift.tx) == own);
+            let others = || self.prepared.iter().find(|(tx, of)| Some(**tx) != own && of.touches(no, oid));
+            let before = given.map(|gift| gift.tx).or_else(|| gives.then(others).flatten().map(|one| *one.0));
+            if let Some(tx) = before {
+                return Err(Error::InDoubt { tx });
+            }
+        }
+        let Some(account) = self.accounts.get(&no) else { return Ok(ByUser::default()) };
         let (adds, replaced) = cont.adds(asks, mutations, tx.map(|tx| tx.1));
         let given = tx.map_or_else(Given::default, |tx| cont.given(&cont.gifts_of(tx.0), Cont::unfreed_of));
         let by_user = |sums: Sums| {
@@ -471,7 +482,7 @@ impl Model {
                 Some(uid) => {
                     let adds = of(&adds, uid).plus(given.to.of(*uid));
                     let used = of(used, uid).plus(incoming.of(*uid));
-                    is_within(limits, used, adds, of(&replaced, uid).plus(given.from.of(*uid)))
+                    is_within(limits, used, adds, of(&replaced, uid))
                 }
             })
         };

@@ -25,6 +25,12 @@ pub(super) struct Prepared {
     pub(super) expected: ByUser,
 }
 
+impl Prepared {
+    pub(super) fn touches(&self, no: ContNo, oid: Oid) -> bool {
+        self.cont == no && self.oids.contains(&oid)
+    }
+}
+
 impl Model {
     /// The answer to a question, if it is the same whatever becomes of the undecided transactions up to `at`
     /// other than `own`, which are taken to be committed.
