@@ -13,7 +13,7 @@
 //! drops what hides there.
 
 use crate::checkpoint::RUNS_LIMIT;
-use crate::choice::{due_range, emptiest};
+use crate::choice::{due_range, emptiest, replace};
 use crate::conts::{Cont, View};
 use crate::drops::Drops;
 use crate::gifts::{Gifts, Payers};
@@ -1092,12 +1092,6 @@ impl Merge {
         let entries = self.entries.as_ref().map_or(0, MergedRuns::resident_bytes);
         entries + self.build.resident_bytes() + self.drops.resident_bytes() + self.moving.capacity() as u64
     }
-}
-
-/// Replaces bytes in the memory they have.
-fn replace(bytes: &mut Vec<u8>, by: &[u8]) {
-    bytes.clear();
-    bytes.extend_from_slice(by);
 }
 
 impl Group {
