@@ -3,14 +3,21 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_codec::LEASE_RENEW_NS;
+use dolmen_codec::wire::SystemVerb;
 use dolmen_env::{Clock, RealClock};
 use dolmen_fuse::{Session, Void};
 use dolmen_net::client::{Link, Remote};
+use dolmen_types::Head;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// Between two looks at whether the mount is over.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long it is waited for whether an engine answers.
+const PATIENCE_NS: u64 = 100_000_000;
+/// For so long at most contents are believed since another engine than the one that says that they change does not answer.
+const PUT_OFF_NS: u64 = 10_000_000_000;
 
 /// Threads that listen, until this is dropped.
 pub(crate) struct Listeners {
@@ -35,8 +42,9 @@ impl Listeners {
         for link in self.remote.links() {
             if self.listened.iter().all(|(known, _)| !known.is_same(&link)) {
                 let (session, is_over) = (Arc::clone(&self.session), Arc::clone(&self.is_over));
-                let on = link.clone();
-                let thread = dolmen_env::spawn("dolmen-leases", move || listen(&on, &session, &is_over))?;
+                let (on, remote) = (link.clone(), Arc::clone(&self.remote));
+                let listen = move || listen(&on, &remote, &session, &is_over);
+                let thread = dolmen_env::spawn("dolmen-leases", listen)?;
                 self.listened.push((link, Some(thread)));
             }
         }
@@ -55,12 +63,21 @@ impl Drop for Listeners {
 }
 
 /// Has the kernel forget what others are about to change, before they are told that they may, and renews leases.
-fn listen(link: &Link, session: &Session, is_over: &AtomicBool) {
-    let mut renewed_ns = 0;
+fn listen(link: &Link, remote: &Remote, session: &Session, is_over: &AtomicBool) {
+    let (mut renewed_ns, mut void, mut put_off_ns) = (0, Void::default(), None);
     while !is_over.load(Ordering::Acquire) {
         let mut pushes = link.pushes(LOOK);
-        session.drop_void(&Void { leases: core::mem::take(&mut pushes.void), all: pushes.all });
-        link.handled(&pushes);
+        (void.leases, void.all) = (core::mem::take(&mut pushes.void), pushes.all);
+        session.drop_void(&mut void, || {
+            // Another engine that is away for long is not waited for: what it does not have may be changing.
+            let since_ns = *put_off_ns.get_or_insert_with(|| RealClock.monotonic_ns());
+            let is_old = RealClock.monotonic_ns() - since_ns >= PUT_OFF_NS;
+            answers(link) && (is_old || remote.links().iter().all(answers))
+        });
+        if void.contents.is_empty() {
+            put_off_ns = None;
+            link.handled(&pushes);
+        }
         let now_ns = RealClock.monotonic_ns();
         if now_ns.saturating_sub(renewed_ns) >= LEASE_RENEW_NS {
             session.drop_old();
@@ -68,4 +85,10 @@ fn listen(link: &Link, session: &Session, is_over: &AtomicBool) {
             renewed_ns = now_ns;
         }
     }
+}
+
+/// Whether an engine answers; connects to it anew if it has to be.
+fn answers(link: &Link) -> bool {
+    let head = Head { deadline_ns: RealClock.now_ns() + PATIENCE_NS, ..Head::default() };
+    link.ask_system(&head, &SystemVerb::Ping).is_ok()
 }

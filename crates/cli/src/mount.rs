@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_client::Container;
 use dolmen_dfs::{Dfs, MountOptions};
-use dolmen_env::{Clock, Errno, KernelDevice, MOUNT_TYPE, MountRequest, Mounted, RealClock};
+use dolmen_env::{Clock, Errno, InUse, KernelDevice, MOUNT_TYPE, MountRequest, Mounted, RealClock};
 use dolmen_fuse::{Caching, Fs, Options, Session};
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
@@ -106,6 +106,9 @@ pub(crate) struct Unmount {
     /// Take its name away at once, also if it is in use or its store does not answer; the rest goes when nobody uses it
     #[arg(long)]
     lazy: bool,
+    /// The same, and whoever waits for it, or uses it later, is told an error: also where its process was killed (root only)
+    #[arg(long, conflicts_with = "lazy")]
+    force: bool,
     /// Wait so long at most for its process to close the pool
     #[arg(long, value_name = "SECONDS", default_value_t = CLOSE_SECONDS, value_parser = clap::value_parser!(u64).range(..=86_400))]
     wait: u64,
@@ -131,7 +134,8 @@ fn resolved(dir: &Path) -> Outcome<PathBuf> {
     let failed = |error| Failure::on_file(dir, &error);
     let absolute = std::path::absolute(dir).map_err(failed)?;
     match (absolute.parent(), absolute.file_name()) {
-        (Some(parent), Some(name)) if !absolute.is_symlink() => {
+        // Of what is mounted there nothing is asked: it may not answer.
+        (Some(parent), Some(name)) if absolute.read_link().is_err() => {
             Ok(parent.canonicalize().map_err(failed)?.join(name))
         }
         _ => absolute.canonicalize().map_err(failed),
@@ -423,7 +427,7 @@ fn attend<S>(
         if stop.load(Ordering::Relaxed) && !is_told {
             is_told = true;
             // Whoever uses it goes on; nobody else comes in.
-            dolmen_env::unmount(dir, true)?;
+            dolmen_env::unmount(dir, InUse::Later)?;
         }
         std::thread::park_timeout(REST);
     }
@@ -490,13 +494,19 @@ pub(crate) fn unmount(args: &Unmount) -> Outcome<Answer> {
             Failure::new(Exit::Usage, format!("a file system of type {} is mounted there", there.kind));
         return Err(failure.hint("take it away with umount")).doing(doing);
     }
-    let process = if args.lazy { None } else { server_of(&there) };
-    dolmen_env::unmount(&dir, args.lazy).map_err(|error| of_unmount(&error, &args.dir)).doing(doing)?;
+    let in_use = match (args.lazy, args.force) {
+        (_, true) => InUse::Failed,
+        (true, false) => InUse::Later,
+        (false, false) => InUse::Kept,
+    };
+    // Of a mount that does not answer its process cannot be asked.
+    let process = if in_use == InUse::Kept { server_of(&there) } else { None };
+    dolmen_env::unmount(&dir, in_use).map_err(|error| of_unmount(&error, args)).doing(doing)?;
     let pid = process.as_ref().map(|process| process.pid);
     let mut text = format!("{} is mounted no more", shown_outside(&args.dir));
     match process {
         Some(process) => wait_for(&process, args.wait).doing(doing)?,
-        None if args.lazy => {}
+        None if in_use != InUse::Kept => {}
         None => {
             text.push_str("; nobody has said who served it: if a process of it is left, it ends by itself")
         }
@@ -532,12 +542,18 @@ fn nothing_there() -> Failure {
         .hint("`findmnt -t fuse.dolmen` lists what is mounted")
 }
 
-fn of_unmount(error: &dolmen_env::Error, dir: &Path) -> Failure {
+fn of_unmount(error: &dolmen_env::Error, args: &Unmount) -> Failure {
     match error {
         dolmen_env::Error::Io { errno: Errno::BUSY, .. } => {
             let failure = Failure::new(Exit::InUse, "somebody uses it");
-            let dir = word(dir);
+            let dir = word(&args.dir);
             failure.hint(format!("`fuser -vm {dir}` names them; --lazy takes it away when they are done"))
+        }
+        dolmen_env::Error::Io { errno: Errno::PERM, .. } if args.force => {
+            let failure = Failure::new(Exit::Refused, "only root may have others' calls fail");
+            failure.hint(
+                "--lazy takes it away when they are done; a mount fails by itself when its process is killed",
+            )
         }
         dolmen_env::Error::Io { errno: Errno::PERM | Errno::ACCESS, .. } => {
             Failure::new(Exit::Refused, "it is another user's").hint("its user takes it away, or root")

@@ -62,7 +62,7 @@ pub use held::{HeldMemory, available_memory_bytes};
 pub use hint::{give_memory_back, prefer_huge_pages, prefetch, prefetch_line};
 pub use journal::{Journal, JournalSync};
 pub use kernel::{
-    KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, RingEntry, RingRequest,
+    InUse, KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, RingEntry, RingRequest,
     close_standard_output, forget_mount, mounted_as, mounted_at, mounts_of, ring_queues, unmount,
 };
 pub use process::{

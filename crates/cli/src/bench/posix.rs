@@ -108,7 +108,7 @@ pub(crate) fn passthrough(args: &PassthroughArgs) -> Outcome<Answer> {
     let shown = mount_point.clone();
     interrupt::before_end(move || {
         // Ignored: it is not there yet, or was taken away.
-        let _unmounted = dolmen_env::unmount(&shown, true);
+        let _unmounted = dolmen_env::unmount(&shown, dolmen_env::InUse::Later);
     });
     let line = format!("{} shows {}\n", shown_outside(&mount_point), shown_outside(&dir));
     let mut ready = || {

@@ -2,11 +2,6 @@
 //!
 //! Root mounts by itself; everybody else through `fusermount3`, which is set-user-id and checks what they may do.
 
-#[expect(
-    unsafe_code,
-    reason = "descriptors by their numbers have no safe interface; each use says why it is sound"
-)]
-mod apart;
 #[expect(unsafe_code, reason = "io_uring and mmap have no safe interface; each use says why it is sound")]
 mod ring;
 
@@ -214,20 +209,35 @@ fn receive_descriptor(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Takes a mount away. With `lazy` its name goes at once, and the rest when nobody uses it any more.
+/// What becomes of those who use a mount that is taken away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InUse {
+    /// They keep it.
+    Kept,
+    /// Its name goes at once, and the rest when nobody uses it any more.
+    Later,
+    /// The same, and whoever waits for it is told an error now, as is who uses it later.
+    Failed,
+}
+
+/// Takes a mount away.
 ///
 /// # Errors
-/// [`Error::Io`] with `BUSY` if somebody uses it; [`Error::NotFound`] for `fusermount3`.
-pub fn unmount(dir: &Path, lazy: bool) -> Result<()> {
+/// [`Error::Io`] with `BUSY` if somebody uses it, and with `PERM` if only root may do so; [`Error::NotFound`] for `fusermount3`.
+pub fn unmount(dir: &Path, in_use: InUse) -> Result<()> {
     let failed = |errno| Error::from_errno(Op::Unmount, &dir.display().to_string(), 0, errno);
-    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    let flags = match in_use {
+        InUse::Kept => UnmountFlags::empty(),
+        InUse::Later => UnmountFlags::DETACH,
+        InUse::Failed => UnmountFlags::DETACH | UnmountFlags::FORCE,
+    };
     match rustix::mount::unmount(dir, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => return Ok(()),
-        Err(Errno::PERM) => {}
+        Err(Errno::PERM) if in_use != InUse::Failed => {}
         Err(errno) => return Err(failed(errno)),
     }
     let mut command = Command::new(HELPER);
-    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(dir);
+    command.arg("-u").args((in_use == InUse::Later).then_some("-z")).arg("--").arg(dir);
     let ended = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -8,6 +8,7 @@
 //! Invariants: every request is answered once, whatever happens while it is served. What is kept back has a limit.
 
 mod alarm;
+mod drops;
 mod ring;
 
 use crate::abi::init;
@@ -19,15 +20,15 @@ use crate::abi::{REQUEST_BYTES_MAX, errno, long, notify, word};
 use crate::fs::{Done, Fs, Reply};
 use crate::service::{Serves, guarded};
 use core::time::Duration;
+use dolmen_dfs::errno as number;
 use dolmen_dfs::lock::{LockKind, RENEW_NS};
-use dolmen_dfs::{Lease, errno as number};
 use dolmen_env::{Clock, KernelDevice, RealClock, Received, Replied, RingEntry};
-use dolmen_types::Oid;
+use drops::Owed;
+pub use drops::Void;
 use hashbrown::HashMap;
 use ring::Queues;
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -55,6 +56,8 @@ struct Running {
     entry: Option<Entry>,
     /// Its entry waits with it for a lock.
     is_parked: bool,
+    /// The kernel keeps contents of this node locked until it is answered.
+    locks: Option<u64>,
 }
 
 impl Running {
@@ -110,18 +113,9 @@ struct Requests {
     parked: Vec<(u64, Vec<u8>)>,
     /// Of the kernel's rings, if requests come over them.
     queues: Option<Queues>,
-    /// Files of which the kernel is to drop what it has, each with who waits for that.
-    drops: Vec<(u64, Option<SyncSender<bool>>)>,
+    /// Files of which the kernel is to drop what it has.
+    drops: Vec<Owed>,
     is_ended: bool,
-}
-
-/// What is void of what was found with leases.
-#[derive(Debug, Default)]
-pub struct Void {
-    /// These, each with the object that it was on, if that is known.
-    pub leases: Vec<(Lease, Option<Oid>)>,
-    /// All that there were.
-    pub all: bool,
 }
 
 /// A mounted file system and the threads that serve it.
@@ -136,7 +130,7 @@ pub struct Session<S = Fs> {
     alarm: Condvar,
     /// Called when somebody waits for a lock, or has got or freed one, and at the end.
     locks: Condvar,
-    /// Called when there is something to be dropped, and at the end.
+    /// Called when there is something to be dropped, or may be now, and at the end.
     drops: Condvar,
     /// Guards: the threads, until somebody waits for them; taken alone.
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -145,47 +139,6 @@ pub struct Session<S = Fs> {
 impl<S> core::fmt::Debug for Session<S> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Session").field("device", &self.device).finish_non_exhaustive()
-    }
-}
-
-impl Session {
-    /// Others are about to change what was found with these leases: the kernel has forgotten it when this returns, and contents that
-    /// were read without any. To be called often, also with none. For a thread that serves nothing: it waits for contents that are just being read.
-    pub fn drop_void(&self, void: &Void) {
-        let mut has_names = false;
-        for dropped in self.fs.void(&void.leases, void.all) {
-            // What is not there yet may be on its way: who gets there by its name looks again.
-            has_names |= !self.drop_known(dropped.number, dropped.pages) || dropped.names;
-        }
-        if has_names && self.fs.has_epoch() {
-            self.notify(&self.device, &notify::names());
-        }
-        for number in self.fs.take_uncovered() {
-            self.drop_known(number, true);
-        }
-    }
-
-    /// The kernel forgets the attributes of a node, and its contents if `pages` says so: then it may have to wait for these, which
-    /// another thread does for it. Whether it has the node.
-    fn drop_known(&self, number: u64, pages: bool) -> bool {
-        if !pages {
-            return self.drop_attrs(number);
-        }
-        let (tell, told) = sync_channel(1);
-        let mut requests = self.requests();
-        if requests.is_ended {
-            return false;
-        }
-        requests.drops.push((number, Some(tell)));
-        drop(requests);
-        self.drops.notify_all();
-        // At the end nobody says anything.
-        told.recv().unwrap_or(false)
-    }
-
-    /// Gives leases back that nobody needs any more; whoever listens does this now and then.
-    pub fn drop_old(&self) {
-        self.fs.drop_old();
     }
 }
 
@@ -304,11 +257,11 @@ impl<S: Serves> Session<S> {
 
     /// The kernel forgets the attributes of a node, which takes no time; whether it has the node.
     fn drop_attrs(&self, node: u64) -> bool {
-        self.notify(&self.device, &notify::node(node, false))
+        self.notify(&notify::node(node, false))
     }
 
-    fn notify(&self, device: &KernelDevice, bytes: &[u8]) -> bool {
-        match device.reply(&[IoSlice::new(bytes)]) {
+    fn notify(&self, bytes: &[u8]) -> bool {
+        match self.device.reply(&[IoSlice::new(bytes)]) {
             Ok(replied) => replied == Replied::Taken,
             Err(error) => {
                 self.fs
@@ -426,8 +379,9 @@ impl<S: Serves> Session<S> {
             _ => false,
         };
         requests.interrupted += usize::from(is_interrupted);
+        let (is_answered, is_parked, locks) = (false, false, drops::locked_by(bytes));
         let running =
-            Running { since_ns, pid, is_change, is_interrupted, is_answered: false, entry, is_parked: false };
+            Running { since_ns, pid, is_change, is_interrupted, is_answered, entry, is_parked, locks };
         requests.running.insert(unique, running);
         if is_interrupted || requests.queues.is_some() && requests.is_watcher_asleep {
             requests.is_watcher_asleep = false;
@@ -441,6 +395,9 @@ impl<S: Serves> Session<S> {
         let Some(mut running) = requests.running.remove(&unique) else { return Some(Way::Device) };
         if running.is_interrupted {
             requests.interrupted -= 1;
+        }
+        if running.locks.is_some() && !requests.drops.is_empty() {
+            self.drops.notify_all();
         }
         let entry = running.free_entry(requests.queues.as_mut());
         (!running.is_answered).then(|| entry.map_or(Way::Device, Way::Ring))
@@ -511,8 +468,7 @@ impl<S: Serves> Session<S> {
         if let Some(number) = reply.take_wrote()
             && self.fs.end_write(number)
         {
-            self.requests().drops.push((number, None));
-            self.drops.notify_all();
+            self.owe(number, None);
         }
         entry
     }
@@ -539,32 +495,6 @@ impl<S: Serves> Session<S> {
         if has_taken_entry {
             self.alarm.notify_all();
         }
-    }
-
-    /// Has the kernel drop what it has of files. By a thread of its own: it waits for those who read them just now, whoever serves
-    /// might be to serve these, and a killed process must not wait for itself.
-    fn drop_contents(self: &Arc<Self>) {
-        let apart = self.device.set_apart();
-        // Without that, killing the mount while it waits here leaves its users waiting.
-        let device = apart.as_ref().unwrap_or(&self.device);
-        let mut requests = self.requests();
-        while !requests.is_ended {
-            let drops = core::mem::take(&mut requests.drops);
-            if drops.is_empty() {
-                requests = self.drops.wait(requests).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            }
-            drop(requests);
-            for (number, tell) in drops {
-                let has_it = self.notify(device, &notify::node(number, true));
-                if let Some(tell) = tell {
-                    // Ignored: nobody waits for it any more.
-                    let _told = tell.send(has_it);
-                }
-            }
-            requests = self.requests();
-        }
-        requests.drops.clear();
     }
 
     /// Asks again for those who wait for locks, and says to the engine that the mount is there.

@@ -75,7 +75,7 @@ fn can_mount(place: &Path) -> bool {
     match KernelDevice::mount(&request) {
         Ok(device) => {
             drop(device);
-            dolmen_env::unmount(&dir, true).unwrap();
+            dolmen_env::unmount(&dir, dolmen_env::InUse::Later).unwrap();
             true
         }
         Err(error) => {
@@ -301,7 +301,7 @@ fn break_off(server: u32, dir: Option<&Path>) {
     }
     kill(pid(server), Signal::SIGKILL).unwrap_or_default();
     if let Some(mounted) = mounted() {
-        drop(dolmen_env::unmount(&mounted.dir, true));
+        drop(dolmen_env::unmount(&mounted.dir, dolmen_env::InUse::Later));
     }
 }
 

@@ -1,6 +1,7 @@
 //! What mounts remember of what others change: for as long as the engine lets them, and not a moment longer.
 
-use super::{Mounted, Running, nanoseconds, wait_until};
+use super::script::Script;
+use super::{Mounted, Running, has, nanoseconds, wait_until};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_env::{Clock, RealClock};
@@ -37,6 +38,39 @@ fn chmod(path: &Path, mode: u32) -> Duration {
     let begun_ns = RealClock.monotonic_ns();
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     Duration::from_nanos(RealClock.monotonic_ns() - begun_ns)
+}
+
+/// Says the first byte of a file that it has mapped, which is all that it asks of the mount, each time it is asked.
+const MAPPED: &str = "
+import mmap, os, sys
+memory = mmap.mmap(os.open(sys.argv[1], os.O_RDONLY), 0, prot=mmap.PROT_READ)
+print('there', flush=True)
+for line in sys.stdin: print(chr(memory[0]), flush=True)
+";
+
+#[test]
+fn memory_shows_what_another_mount_writes_after_the_death_of_the_daemon() {
+    if !has("python3") {
+        return;
+    }
+    let Some(mut mounted) = two("mapped", "data") else { return };
+    let [here, there] = ["mnt", "mnt2"].map(|dir| mounted.place.path(dir));
+    let write = |byte: &[u8; 1]| {
+        let file = fs::OpenOptions::new().write(true).open(there.join("f")).unwrap();
+        file.write_at(byte, 0).unwrap();
+    };
+    fs::write(there.join("f"), b"old").unwrap();
+    let mut mapped = Script::on(&here.join("f"), MAPPED);
+    for (before, after) in [(b"o", b"1"), (b"1", b"2")] {
+        let says = |mapped: &mut Script, byte: &[u8; 1]| mapped.does("?").as_bytes() == byte;
+        assert!(says(&mut mapped, before));
+        mounted.next_daemon();
+        // Nobody has asked anything of this daemon through the first mount.
+        write(after);
+        wait_until("memory shows what was written", || says(&mut mapped, after));
+    }
+    drop(mapped);
+    mounted.finish();
 }
 
 #[test]

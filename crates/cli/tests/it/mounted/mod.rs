@@ -75,7 +75,7 @@ pub(super) fn can_mount(name: &str) -> bool {
     match probe {
         Ok(device) => {
             drop(device);
-            dolmen_env::unmount(&dir, true).unwrap();
+            dolmen_env::unmount(&dir, dolmen_env::InUse::Later).unwrap();
             true
         }
         Err(error) => {
@@ -306,7 +306,7 @@ fn break_off(server: u32, dir: &Path) {
     }
     kill(pid(server), Signal::SIGKILL).unwrap_or_default();
     if let Ok(Some(_)) = dolmen_env::mounted_at(dir) {
-        drop(dolmen_env::unmount(dir, true));
+        drop(dolmen_env::unmount(dir, dolmen_env::InUse::Later));
     }
 }
 

@@ -102,7 +102,7 @@ fn who_waits_for_a_silent_daemon_can_be_killed_in_every_call_over_rings() {
 #[test]
 fn nobody_waits_for_a_mount_over_rings_whose_process_is_killed() {
     let Some(_offered) = Offered::new() else { return };
-    let way = stuck::kill_mount("rings-killed", &["metadata", "--io-uring"], Duration::ZERO);
+    let way = stuck::kill_mount("rings-killed", &["metadata", "--io-uring"]);
     assert!(way.is_none_or(|way| way == "io_uring"));
 }
 

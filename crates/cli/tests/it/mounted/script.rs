@@ -65,6 +65,11 @@ impl Script {
         writeln!(self.asks, "{line}").unwrap();
     }
 
+    /// The same, if it is still there.
+    pub(super) fn tell(&mut self, line: &str) {
+        drop(writeln!(self.asks, "{line}"));
+    }
+
     pub(super) fn does(&mut self, line: &str) -> String {
         self.ask(line);
         self.said()

@@ -2,7 +2,10 @@
 
 use super::rings::way;
 use super::script::Script;
-use super::{Mount, Mounted, Running, can_mount, has, nanoseconds, pid, shell, unmounted};
+use super::{
+    Mount, Mounted, Running, break_off, can_be_others, can_mount, has, nanoseconds, pid, shell, unmounted,
+    wait_until,
+};
 use crate::common::{Place, bytes};
 use crate::engines;
 use crate::served::Daemon;
@@ -10,6 +13,7 @@ use core::time::Duration;
 use dolmen_env::{Clock, RealClock};
 use nix::sys::signal::{Signal, kill};
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Within so long whoever was killed has ended: a second, and what a machine with much else to do takes.
@@ -20,18 +24,21 @@ const USER: &str = "
 import mmap, os, sys
 what, path = sys.argv[1:]
 fd = os.open(path, os.O_RDONLY if what == 'exec' else os.O_RDWR)
-if what in ('fault', 'msync', 'unmap', 'exit'):
-    memory = mmap.mmap(fd, 4 << 20)
-if what in ('msync', 'unmap', 'exit'):
+if what in ('fault', 'msync', 'unmap', 'exit', 'dirty'):
+    memory = mmap.mmap(fd, 0)
+if what in ('msync', 'unmap', 'exit', 'dirty'):
     memory[::4096]
 if what in ('fsync', 'close'):
     os.pwrite(fd, b'x', 0)
 print('ready', flush=True)
 sys.stdin.readline()
 if what == 'fault': memory[2 << 20]
-if what in ('msync', 'unmap', 'exit'):
+if what in ('msync', 'unmap', 'exit', 'dirty'):
     # Pages that are not beside each other are stored one by one.
     for at in range(0, len(memory), 8192): memory[at] = 1
+if what == 'dirty':
+    print('dirty', flush=True)
+    sys.stdin.readline()
 if what == 'msync': memory.flush()
 if what == 'unmap': memory.close()
 if what == 'exit': os._exit(0)
@@ -181,6 +188,8 @@ fn change_memory(
     kill_all(&mut users);
     all_end(running(&mut users), Duration::from_secs(6) + SOON);
     come_back(&mut mounted);
+    // What is asked before it has heard of that is told at once that nobody answers.
+    wait_until("the mount goes on", || fs::metadata(mounted.path("msync/f")).is_ok());
     assert_eq!(shell(&mounted, "cat msync/f | wc -c"), "4194304\n");
     mounted.finish();
     Some(way)
@@ -212,22 +221,89 @@ fn memory_that_was_changed_holds_nobody_longer_than_the_deadline_while_the_daemo
 
 #[test]
 fn nobody_waits_for_a_mount_whose_process_is_killed() {
-    kill_mount("stuck-killed", &["data"], Duration::ZERO);
+    kill_mount("stuck-killed", &["data"]);
+}
+
+/// Whether a mount's process waits in the kernel until that has dropped contents.
+fn waits_in_kernel(mount: &Mount) -> bool {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", mount.child.id())) else { return false };
+    tasks.flatten().any(|task| {
+        let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let waits = read("wchan");
+        read("comm").trim() == "dolmen-drops" && (waits.contains("folio") || waits.contains("answer"))
+    })
+}
+
+/// Breaks a mount off where a test has failed: those who wait for it would be waited for.
+struct EndsAnyhow(u32, PathBuf);
+
+impl EndsAnyhow {
+    fn of(mount: &Mount) -> Self {
+        Self(mount.child.id(), mount.dir.clone())
+    }
+}
+
+impl Drop for EndsAnyhow {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            break_off(self.0, &self.1);
+        }
+    }
 }
 
 #[test]
-fn nobody_waits_for_a_mount_that_is_killed_while_it_waits_for_what_it_is_to_forget() {
-    // By then it no longer believes in what a silent daemon told, and has the kernel drop it, which waits for who reads it.
-    kill_mount("stuck-forgetting", &["data"], Duration::from_secs(5));
+fn a_mount_does_not_wait_in_the_kernel_for_what_it_is_to_forget_while_nobody_answers() {
+    let Some(mut mounted) = mounted("stuck-forgetting", &["data"], "600") else { return };
+    let mut users = users(&mounted, &["dirty", "read", "fault", "exec"]);
+    signal_daemon(&mounted, Signal::SIGSTOP);
+    let (dirty, readers) = users.split_first_mut().unwrap();
+    assert_eq!(dirty.1.does("go"), "dirty");
+    begin(readers);
+    let _otherwise = EndsAnyhow::of(mounted.first());
+    // With its connection all that it believes is void.
+    drop(mounted.daemon.take());
+    for _ in 0..200 {
+        let mount = mounted.first();
+        assert!(!waits_in_kernel(mount), "{}", super::stacks(mount.child.id()));
+        dolmen_env::wait(Duration::from_millis(10));
+    }
+    mounted.first().signal(Signal::SIGKILL);
+    // Nobody has to kill who waits for it; one waits for a word instead.
+    mounted.first().ends();
+    users[0].1.tell("end");
+    all_end(running(&mut users), SOON);
+    mounted.daemon = Some(Daemon::start_in(&mounted.place, "sys", &[]));
+    mounted.first_again(&[]);
+    assert_eq!(shell(&mounted, "cat read/f | wc -c"), "4194304\n");
+    mounted.finish();
 }
 
-pub(super) fn kill_mount(name: &str, cache: &[&str], after: Duration) -> Option<String> {
+#[test]
+fn a_mount_that_is_taken_away_by_force_ends_whoever_waits_for_it() {
+    if !can_be_others() {
+        return;
+    }
+    let Some(mut mounted) = mounted("stuck-forced", &["data"], "600") else { return };
+    mounted.mount("other", &[]);
+    let mut users = users(&mounted, &[&waiting_calls(&["data"])[..], &FLUSHES].concat());
+    signal_daemon(&mounted, Signal::SIGSTOP);
+    begin(&mut users);
+    mounted.place.ok(&["unmount", "mnt", "--force"]);
+    all_end(running(&mut users), SOON);
+    mounted.place.ok(&["unmount", "other", "--lazy"]);
+    signal_daemon(&mounted, Signal::SIGCONT);
+    mounted.mounts.drain(..).for_each(|mut mount| assert_eq!(mount.ends(), 0));
+    mounted.mount("mnt", &[]);
+    assert_eq!(shell(&mounted, "cat read/f | wc -c"), "4194304\n");
+    mounted.finish();
+}
+
+pub(super) fn kill_mount(name: &str, cache: &[&str]) -> Option<String> {
     let mut mounted = mounted(name, cache, "600")?;
     let way = way(&mounted, "mnt");
     let mut users = users(&mounted, &[&waiting_calls(cache)[..], &FLUSHES].concat());
     signal_daemon(&mounted, Signal::SIGSTOP);
     begin(&mut users);
-    dolmen_env::wait(after);
     mounted.first().signal(Signal::SIGKILL);
     // Nobody has to kill them.
     all_end(running(&mut users), SOON);
