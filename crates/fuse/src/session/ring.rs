@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Entries that each queue has at first, at least; and those that do not wait for locks, at most.
 const ENTRIES_MIN: usize = 4;
-const ENTRIES_MAX: usize = 8;
+const ENTRIES_MAX: usize = 64;
 
 /// Those that are to be free while the others have requests that take long. What comes when none is free waits in the kernel for the
 /// next answer of that queue, and no new entry gets it.
