@@ -495,6 +495,7 @@ impl Service {
                 let op = plain(no, Verb::Cont(ContVerb::Aggregate(epoch)));
                 let Reply::Aggregated { more, freed } = targets.call(target, op).result? else { break };
                 total += freed;
+                targets.accounts().shares.note_freed(no, freed);
                 if !more {
                     break;
                 }

@@ -10,9 +10,9 @@
 use crate::dispatch::{Targets, plain};
 use crate::inbox::locked;
 use crate::service::Service;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use dolmen_codec::TargetStore;
-use dolmen_codec::quota::{Bounds, Charge, Limits, Quota, Share, ShareAsk, ShareTold, Told, Wish};
+use dolmen_codec::quota::{Bounds, ByUser, Charge, Limits, Quota, Share, ShareAsk, ShareTold, Told, Wish};
 use dolmen_codec::verb::{ContVerb, Reply, Verb};
 use dolmen_types::{ContNo, Error, RequestId, Result};
 use std::collections::{BTreeMap, VecDeque};
@@ -51,6 +51,20 @@ impl Shares {
         locked(&self.by_cont).get(&cont).cloned()
     }
 
+    /// Versions of a container were freed that nobody sees.
+    pub(crate) fn note_freed(&self, cont: ContNo, versions: u64) {
+        if versions > 0
+            && let Some(of_cont) = self.find(cont)
+        {
+            of_cont.frees.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How often something was freed: what a gift would have moved before may be less after it.
+    pub(crate) fn frees(&self, cont: ContNo) -> u64 {
+        self.find(cont).map_or(0, |of_cont| of_cont.frees.load(Ordering::Acquire))
+    }
+
     pub(crate) fn hand_out_by_thread(&self) {
         self.by_thread.store(true, Ordering::Release);
     }
@@ -66,6 +80,8 @@ struct OfCont {
     /// Guards what is known, and is held while engines are asked, so that what is said last is what is true. Taken before the
     /// service's `state`.
     kept: Mutex<Kept>,
+    /// How often something of it was freed.
+    frees: AtomicU64,
 }
 
 /// What is known of them.
@@ -130,10 +146,15 @@ impl Kept {
             return Bounds { all: self.quota.limits.bound(), users };
         };
         let of_user = |(&uid, &limits): (&u32, &Limits)| {
-            (uid, cap(limits, last.bounds.of(Some(uid)), last.used_by(uid)))
+            (uid, cap(limits, last.bounds.of(Some(uid)), last.held_by(uid)))
         };
         let all = cap(self.quota.limits, last.bounds.all, last.used_by_all());
         Bounds { all, users: users.map(of_user).collect() }
+    }
+
+    fn used(&self) -> Charge {
+        let told = self.engines.iter().filter_map(|known| known.last.as_ref());
+        told.fold(Charge::NONE, |sum, last| sum.plus(last.used_by_all()))
     }
 
     fn changes(&self) -> Vec<(u64, u64)> {
@@ -213,15 +234,25 @@ impl<T: TargetStore> Round<'_, T> {
         room(self.kept.limits_of(uid), self.caps.iter().map(|caps| caps.of(uid)))
     }
 
-    /// Finds room for a wish, if there is any.
-    fn grant(&mut self, at: usize, wish: &Wish) -> bool {
-        let limited = |uid: &u32| self.kept.quota.users.contains_key(uid);
-        let users: Vec<(u32, Charge)> = wish.users.iter().filter(|(uid, _)| limited(uid)).copied().collect();
-        let has_room = self.room(None).covers(wish.all)
-            && users.iter().all(|&(uid, adds)| self.room(Some(uid)).covers(adds));
+    /// Finds room for all of these wishes or for none.
+    fn grant(&mut self, wishes: &[&(usize, Wish)]) -> bool {
+        let (mut all, mut users) = (Charge::NONE, ByUser::default());
+        for (_, wish) in wishes {
+            all = all.plus(wish.all);
+            wish.users.iter().for_each(|&(uid, adds)| users.add(uid, adds));
+        }
+        let limited = |uid: u32| self.kept.quota.users.contains_key(&uid);
+        let has_room = self.room(None).covers(all)
+            && users.iter().all(|(uid, adds)| !limited(uid) || self.room(Some(uid)).covers(adds));
         if has_room {
-            self.give(at, None, wish.all);
-            users.into_iter().for_each(|(uid, adds)| self.give(at, Some(uid), adds));
+            for (at, wish) in wishes {
+                self.give(*at, None, wish.all);
+                for &(uid, adds) in &wish.users {
+                    if self.kept.quota.users.contains_key(&uid) {
+                        self.give(*at, Some(uid), adds);
+                    }
+                }
+            }
         }
         has_room
     }
@@ -235,15 +266,19 @@ impl<T: TargetStore> Round<'_, T> {
         *cap = plus(*cap, more);
     }
 
-    /// Finds room for all of them; those for whom there is none.
+    /// Finds room for all of them; those for whom there is none. Parts of one transaction have room together or not at all: what
+    /// some of them find is lost for others.
     fn grant_all(&mut self, wishes: &[(usize, Wish)]) -> Vec<RequestId> {
-        let mut refused = Vec::new();
-        for (at, wish) in wishes {
-            if !self.grant(*at, wish) {
-                refused.push(wish.id);
+        let (mut places, mut together) = (BTreeMap::new(), Vec::<Vec<&(usize, Wish)>>::new());
+        for wish in wishes {
+            let place = *places.entry(wish.1.id).or_insert(together.len());
+            if place == together.len() {
+                together.push(Vec::new());
             }
+            together[place].push(wish);
         }
-        refused
+        together.retain(|wishes| !self.grant(wishes));
+        together.into_iter().map(|wishes| wishes[0].1.id).collect()
     }
 
     /// Hands some of what is left to engines, so that they need not ask for each write.
@@ -316,8 +351,8 @@ impl Service {
         cont: ContNo,
         (fit, of): (Option<Quota>, Option<RequestId>),
     ) -> Result<Vec<RequestId>> {
-        let kept = targets.accounts().shares.find(cont).ok_or(Error::NoContainer)?;
-        let mut kept = locked(&kept.kept);
+        let of_cont = targets.accounts().shares.find(cont).ok_or(Error::NoContainer)?;
+        let mut kept = locked(&of_cont.kept);
         let count = 1 + targets.parts().count();
         // Above what a service that was here before has said.
         let number = self.clock().tick().0;
@@ -334,7 +369,9 @@ impl Service {
             let _let_in = targets.parts().look(self.now(targets));
             round.ask_all(&ShareAsk::Look(of));
         }
-        let wishes = round.wishes();
+        let mut wishes = round.wishes();
+        // Its parts that did fit wait for nothing else.
+        wishes.sort_by_key(|(_, wish)| Some(wish.id) != of);
         if is_fit {
             round.ask_all(&ShareAsk::Recall);
         }
@@ -349,10 +386,12 @@ impl Service {
             refused = round.grant_all(&wishes);
         }
         if !refused.is_empty() && round.kept.freed != round.kept.changes() {
-            let changes = round.kept.changes();
+            let (changes, before) = (round.kept.changes(), round.kept.used());
             let is_all = self.free_everywhere(targets, cont)?;
             round.kept.freed = if is_all { changes } else { Vec::new() };
             round.ask_all(&ShareAsk::Recall);
+            // By a merge that was under way, too, which counts for nobody.
+            targets.accounts().shares.note_freed(cont, u64::from(!round.kept.used().covers(before)));
             refused = round.grant_all(&wishes);
         }
         round.spread_among(&wishes, (is_fit, is_recalled && refused.is_empty()));
@@ -378,21 +417,12 @@ impl Service {
             while let Ok(Reply::Aggregated { more: true, .. }) = done {
                 done = aggregate();
             }
+            if let Ok(Reply::Aggregated { freed, .. }) = done {
+                targets.accounts().shares.note_freed(cont, freed);
+            }
             is_all &= done.is_ok();
         }
         Ok(is_all)
-    }
-
-    /// Frees what nobody sees of a container; whether there was anything, as far as all engines tell.
-    pub(crate) fn frees_everywhere<T: TargetStore>(&self, targets: &Targets<T>, cont: ContNo) -> bool {
-        let used = || -> Result<Charge> {
-            let all = self.used_everywhere(targets, cont)?;
-            Ok(all.into_iter().fold(Charge::NONE, |sum, (_, charge)| sum.plus(charge)))
-        };
-        let before = used();
-        // Ignored: then there is as much as before.
-        let _is_all = self.free_everywhere(targets, cont);
-        matches!((before, used()), (Ok(before), Ok(after)) if !after.covers(before))
     }
 
     /// What all engines have of a container.

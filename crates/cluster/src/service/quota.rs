@@ -209,6 +209,8 @@ impl Service {
             targets.accounts().find(cont).map(|account| (account, accounts::adds(&commit, head.cred.uid)));
         let gives = limited.is_some() && accounts::gives(&commit);
         let tx = gives.then(|| whose::number_of(&commit, head.cred));
+        let frees = || targets.accounts().shares.frees(cont);
+        let frees_before = if gives { frees() } else { 0 };
         let result = drive::commit(targets, head, commit);
         let Some((account, adds)) = limited else { return result };
         let given = tx.map_or_else(ByUser::default, |tx| account.take_asked(tx));
@@ -216,12 +218,12 @@ impl Service {
             return result;
         }
         if account.is_shared() {
-            // What would be given is less then, and all engines are to say anew how much it is.
-            if gives && self.frees_everywhere(targets, cont) {
-                return Err(Error::TxRestart { after: self.now(targets) });
-            }
+            // Behind what it was told, so that all of it has said what it adds, and none of it is in its own way.
+            drop(targets.call_all(|_| plain(ContNo::SYSTEM, Verb::Latest)));
             let is_full = self.find_room(targets, cont, Some(head.id))?;
-            return if is_full { result } else { Err(Error::TxRestart { after: self.now(targets) }) };
+            // What would be given may be less by what was freed: then all are to say anew how much it is.
+            let is_final = is_full && !(gives && frees() > frees_before);
+            return if is_final { result } else { Err(Error::TxRestart { after: self.now(targets) }) };
         }
         self.free_unseen(targets, cont)?;
         if account.fits_given(&adds, &given) {

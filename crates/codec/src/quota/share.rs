@@ -121,6 +121,8 @@ pub struct Told {
     pub bounds: Bounds,
     /// What users have; several lines of one are added.
     pub used: Vec<(u32, Charge)>,
+    /// What gifts under way would bring users, of what others have.
+    pub incoming: Vec<(u32, Charge)>,
     /// Who waits.
     pub wishes: Vec<Wish>,
     /// Changes of the container: after each there may be something that nobody sees.
@@ -130,14 +132,14 @@ pub struct Told {
 }
 
 impl Told {
-    /// What a user has.
+    /// What is held against a user's limits: what he has, and what he is about to be given.
     #[must_use]
-    pub fn used_by(&self, uid: u32) -> Charge {
-        let own = self.used.iter().filter(|one| one.0 == uid);
+    pub fn held_by(&self, uid: u32) -> Charge {
+        let own = self.used.iter().chain(&self.incoming).filter(|one| one.0 == uid);
         own.fold(Charge::NONE, |sum, one| sum.plus(one.1))
     }
 
-    /// What all have.
+    /// What all have: also what they give, so that nothing is counted twice.
     #[must_use]
     pub fn used_by_all(&self) -> Charge {
         self.used.iter().fold(Charge::NONE, |sum, one| sum.plus(one.1))
@@ -208,8 +210,7 @@ impl Account {
         }
         state.obey(life, number, ask);
         let of = if let ShareAsk::Look(of) = ask { *of } else { None };
-        // Who hands out shares must not give to others the room that somebody waits to fill with what others have.
-        let told = state.told(self.changes(), of, number > 0);
+        let told = state.told(self.changes(), of);
         drop(state);
         self.told.notify_all();
         told
@@ -326,13 +327,14 @@ impl State {
         }
     }
 
-    fn told(&self, changes: u64, of: Option<RequestId>, with_incoming: bool) -> Told {
-        let incoming = self.incoming.iter().filter(|_| with_incoming);
-        let used = self.by_user.iter().chain(incoming).map(|(&uid, &used)| (uid, used)).collect();
-        let Some(share) = &self.share else { return Told { used, changes, ..Told::default() } };
+    fn told(&self, changes: u64, of: Option<RequestId>) -> Told {
+        let [used, incoming] =
+            [&self.by_user, &self.incoming].map(|all| all.iter().map(|(&uid, &one)| (uid, one)).collect());
+        let Some(share) = &self.share else { return Told { used, incoming, changes, ..Told::default() } };
         let met = share.met.iter().filter(|wish| Some(wish.id) == of);
         let wishes = share.wishes.iter().chain(met).cloned().collect();
-        Told { life: share.life, bounds: share.bounds.clone(), used, wishes, changes, number: share.number }
+        let (life, bounds, number) = (share.life, share.bounds.clone(), share.number);
+        Told { life, bounds, used, incoming, wishes, changes, number }
     }
 
     fn verdict(&mut self, id: RequestId) -> Verdict {

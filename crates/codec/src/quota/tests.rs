@@ -199,6 +199,33 @@ fn id(sequence: u64) -> RequestId {
     RequestId { client: 1, sequence }
 }
 
+/// What one user gives another.
+fn given(from: u32, to: u32, charge: Charge) -> Given {
+    let mut given = Given::default();
+    given.add(from, to, charge);
+    given
+}
+
+#[test]
+fn who_has_not_been_told_a_share_takes_nothing_that_is_given_and_tells_it_beside_what_is_used() {
+    let (account, none) = (Account::default(), ByUser::default());
+    account.count(1, bytes(100));
+    account.freeze(7);
+    let gift = given(1, 2, bytes(60));
+    let give = || account.reserve_given(None, &none, &none, &gift);
+    assert_eq!(give(), Err(Error::QuotaLimit), "he may have limits");
+    account.share(7, 1, &set(100, &[]));
+    assert_eq!(give(), Ok(()));
+    // What has been told before is not known to hold after it was given back.
+    assert_eq!(account.share(7, 2, &ShareAsk::Recall).held_by(2), bytes(60));
+    assert_eq!(give(), Err(Error::QuotaLimit));
+    let told = account.share(7, 3, &set(100, &[]));
+    assert_eq!((told.used_by_all(), told.held_by(1), told.held_by(2)), (bytes(100), bytes(100), bytes(60)));
+    account.hand_over(&gift.to, &gift);
+    let told = account.share(7, 4, &set(100, &[]));
+    assert_eq!((told.used_by_all(), told.held_by(1), told.held_by(2)), (bytes(100), bytes(40), bytes(60)));
+}
+
 fn set(all: u64, told: &[(RequestId, bool)]) -> ShareAsk {
     let bounds = Bounds { all: Charge { bytes: all, files: u64::MAX }, users: BTreeMap::new() };
     ShareAsk::Set { bounds, told: told.to_vec() }

@@ -8,14 +8,6 @@ use dolmen_types::{ContNo, RequestId, TxId, Uuid};
 
 record!(Share { cont: ContNo, life: u64, number: u64, ask: ShareAsk });
 record!(Wish { id: RequestId, all: Charge, users: Vec<(u32, Charge)>, is_tx: bool });
-record!(Told {
-    life: u64,
-    bounds: Bounds,
-    used: Vec<(u32, Charge)>,
-    wishes: Vec<Wish>,
-    changes: u64,
-    number: u64,
-});
 
 impl Field for RequestId {
     const BYTES_MIN: usize = Uuid::BYTES_MIN + 8;
@@ -116,16 +108,42 @@ impl Field for ShareAsk {
 /// What is answered. Persistent: never renumber.
 const ACCOUNT: u8 = 0;
 const SHORT_IN: u8 = 1;
+/// As the first, and what is about to be given behind it, where there is any.
+const ACCOUNT_GIVEN: u8 = 2;
+
+impl Told {
+    fn put(&self, w: &mut Writer<'_>) {
+        let Self { life, bounds, used, incoming, wishes, changes, number } = self;
+        w.put(if incoming.is_empty() { &ACCOUNT } else { &ACCOUNT_GIVEN });
+        w.put(life);
+        w.put(bounds);
+        w.put(used);
+        w.put(wishes);
+        w.put(changes);
+        w.put(number);
+        if !incoming.is_empty() {
+            w.put(incoming);
+        }
+    }
+
+    /// REQUIRES: the kind is one of both.
+    fn read(r: &mut Reader<'_>, kind: u8) -> Option<Self> {
+        let (life, bounds, used) = (r.u64()?, Bounds::read(r)?, Field::read(r)?);
+        let (wishes, changes, number) = (Field::read(r)?, r.u64()?, r.u64()?);
+        let incoming = match kind {
+            ACCOUNT_GIVEN => Vec::read(r).filter(|incoming| !incoming.is_empty())?,
+            _ => Vec::new(),
+        };
+        Some(Self { life, bounds, used, incoming, wishes, changes, number })
+    }
+}
 
 impl Field for ShareTold {
     const BYTES_MIN: usize = 1 + 4;
 
     fn put(&self, w: &mut Writer<'_>) {
         match self {
-            Self::Account(told) => {
-                w.put(&ACCOUNT);
-                w.put(told);
-            }
+            Self::Account(told) => told.put(w),
             Self::Short(conts) => {
                 w.put(&SHORT_IN);
                 w.put(conts);
@@ -135,7 +153,7 @@ impl Field for ShareTold {
 
     fn read(r: &mut Reader<'_>) -> Option<Self> {
         Some(match r.u8()? {
-            ACCOUNT => Self::Account(Told::read(r)?),
+            kind @ (ACCOUNT | ACCOUNT_GIVEN) => Self::Account(Told::read(r, kind)?),
             SHORT_IN => Self::Short(Field::read(r)?),
             _ => return None,
         })

@@ -45,6 +45,8 @@ fn who_is_given_a_file_in_a_mount_has_all_of_it_or_nothing_is_done() {
         let errno = |done: std::io::Result<()>| done.unwrap_err().raw_os_error();
         let give = |name: &str, uid: u32| chown(mounted.path(name), Some(uid), None);
         let used = |uid: u32| {
+            // What nobody sees counts until it is freed.
+            mounted.place.ok(&["cont", "aggregate", "sys/p", "c"]);
             let told = mounted.place.json(&["cont", "quota", "sys/p", "c", "--user", &uid.to_string()]);
             (told["bytes"]["used"].as_u64().unwrap(), told["files"]["used"].as_u64().unwrap())
         };

@@ -2,9 +2,10 @@
 
 use super::common::update;
 use super::parts::{System, TARGETS};
+use dolmen_cluster::PartDoor;
 use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
 use dolmen_codec::quota::{Charge, INODE_AKEY, Limits, Report};
-use dolmen_codec::verb::{Mutation, NewValue, Payload, Punch, PunchScope, Update, UpdateIod, Verb};
+use dolmen_codec::verb::{Mutation, NewValue, Payload, Prepare, Punch, PunchScope, Update, UpdateIod, Verb};
 use dolmen_codec::{Answer, Ask, Outcome, Request, Transport};
 use dolmen_env::{Rng, scope, yield_now};
 use dolmen_types::{
@@ -13,6 +14,7 @@ use dolmen_types::{
 };
 use smallvec::smallvec;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -252,14 +254,12 @@ fn a_transaction_over_engines_fits_when_there_is_room_anywhere_and_else_nothing_
 
 /// Has all that all targets have charged to a user.
 fn give(system: &System, cont: ContNo, uid: u32) -> Result<(), Error> {
-    let gift = Mutation::Update(Update {
-        oid: super::common::oid(),
-        dkey: Key::new(),
-        cond: Cond::NONE,
-        iods: smallvec![],
-        charged: Some(uid),
-    });
-    transact(system, cont, (0..ALL).map(|target| (target, vec![gift.clone()])).collect())
+    transact(system, cont, (0..ALL).map(|target| (target, vec![gift(uid)])).collect())
+}
+
+fn gift(uid: u32) -> Mutation<'static> {
+    let (oid, dkey, charged) = (super::common::oid(), Key::new(), Some(uid));
+    Mutation::Update(Update { oid, dkey, cond: Cond::NONE, iods: smallvec![], charged })
 }
 
 /// What users have who have anything.
@@ -287,6 +287,72 @@ fn what_is_given_is_given_at_all_engines_or_at_none() {
     assert_eq!(by_user(&system, cont), BTreeMap::from([(8, 5000)]), "the container is full, and stays so");
     remove(&system, TARGETS, cont, 2);
     assert_eq!(give(&system, cont, 7), Err(Error::QuotaLimit), "by a byte");
+    remove(&system, 0, cont, 2);
+    give(&system, cont, 7).unwrap();
+    assert_eq!(by_user(&system, cont), BTreeMap::from([(7, 4000)]), "to the last byte");
+    for target in 0..ALL {
+        assert_eq!(put_as(&system, 7, (target, cont, 3), 1), Err(Error::QuotaLimit));
+        put_as(&system, 7, (target, cont, 1), 1000).unwrap();
+    }
+    system.assert_clean();
+}
+
+/// Has the engine with the part prepare what a transaction does on its first target, as the service would; it is undecided then.
+fn prepare(
+    system: &System,
+    cont: ContNo,
+    client: u128,
+    mutation: &Mutation<'static>,
+) -> (TxId, Result<(), Error>) {
+    let Ok(PoolReply::Epoch(epoch)) = system.ask(PoolVerb::TxBegin) else { panic!("it always begins") };
+    let tx = TxId { client, begin: epoch };
+    let participants = [TargetNo(0), TargetNo(TARGETS)].into_iter().collect();
+    let mutations = vec![mutation.clone()];
+    let verb = Verb::Prepare(Prepare { tx, epoch, leader: TargetNo(0), participants, mutations });
+    (tx, as_service(system, cont, verb))
+}
+
+fn as_service(system: &System, cont: ContNo, verb: Verb<'_>) -> Result<(), Error> {
+    let door = PartDoor::new(Arc::clone(system.part.as_ref().unwrap()));
+    let ask = Ask::Target(TargetNo(TARGETS), cont, verb);
+    door.call(Request { token: 3, head: head(0), ask }).result.map(drop)
+}
+
+#[test]
+fn what_is_about_to_be_given_is_held_against_whom_it_is_for_and_once_against_the_container() {
+    let (system, cont) = limited(3000, 0);
+    limit(&system, cont, Some(7), 1500, 0).unwrap();
+    put(&system, TARGETS, cont, 1, 1000).unwrap();
+    assert_eq!(
+        prepare(&system, cont, 20, &gift(7)).1,
+        Err(Error::QuotaLimit),
+        "its engine has no share of that"
+    );
+    assert!(system.home.look_after_shares());
+    let (tx, prepared) = prepare(&system, cont, 21, &gift(7));
+    assert_eq!(prepared, Ok(()));
+    assert_eq!(put_as(&system, 7, (0, cont, 1), 501), Err(Error::QuotaLimit));
+    put_as(&system, 7, (0, cont, 1), 500).unwrap();
+    put(&system, 0, cont, 2, 1500).unwrap();
+    assert_eq!(put(&system, 0, cont, 3, 1), Err(Error::QuotaLimit));
+    assert_eq!(as_service(&system, cont, Verb::Abort(tx)), Ok(()));
+    assert_eq!(by_user(&system, cont), BTreeMap::from([(0, 2500), (7, 500)]));
+    system.assert_clean();
+}
+
+#[test]
+fn a_transaction_that_does_not_fit_takes_no_room_from_one_that_does() {
+    let (system, cont) = limited(3000, 0);
+    put(&system, 0, cont, 1, 1000).unwrap();
+    put(&system, TARGETS, cont, 1, 1000).unwrap();
+    assert_eq!(prepare(&system, cont, 20, &value(2, 900)).1, Err(Error::QuotaLimit), "as yet");
+    let parts = vec![(0, vec![value(3, 600)]), (TARGETS, vec![value(3, 600)])];
+    assert_eq!(transact(&system, cont, parts), Err(Error::QuotaLimit));
+    // Room was found for both at once.
+    let (tx, prepared) = prepare(&system, cont, 21, &value(2, 900));
+    assert_eq!(prepared, Ok(()));
+    assert_eq!(as_service(&system, cont, Verb::Abort(tx)), Ok(()));
+    assert_eq!(settled(&system, cont).bytes, 2000);
     system.assert_clean();
 }
 
@@ -436,11 +502,8 @@ impl Story {
         self.system().home.look_after_parts();
         let fits = uid != LIMITED || self.needed() <= LIMIT_OF_ONE;
         let done = give(self.system(), self.cont, uid);
-        assert!(matches!(done, Ok(()) | Err(Error::QuotaLimit)), "{done:?}");
-        // Where it has to fit exactly, shares may be in the way.
-        assert!(done.is_err() || fits, "{} to {uid}", self.needed());
-        assert!(done.is_ok() || uid == LIMITED, "{} to {uid}", self.needed());
-        if done.is_ok() {
+        assert_eq!(done, if fits { Ok(()) } else { Err(Error::QuotaLimit) }, "{} to {uid}", self.needed());
+        if fits {
             self.gifts += 1;
             self.given = self.sizes.keys().map(|place| (*place, uid)).collect();
         }

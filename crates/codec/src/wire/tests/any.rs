@@ -158,9 +158,9 @@ fn share_told() -> impl Strategy<Value = ShareTold> {
         is_tx,
     });
     let numbers = (any::<u64>(), any::<u64>(), any::<u64>());
-    let told = (numbers, bounds(), charges(), vec(wish, 0..3));
-    let told = told.prop_map(|((life, changes, number), bounds, used, wishes)| {
-        ShareTold::Account(Told { life, bounds, used, wishes, changes, number })
+    let told = (numbers, bounds(), charges(), charges(), vec(wish, 0..3));
+    let told = told.prop_map(|((life, changes, number), bounds, used, incoming, wishes)| {
+        ShareTold::Account(Told { life, bounds, used, incoming, wishes, changes, number })
     });
     prop_oneof![told, vec(cont(), 0..4).prop_map(ShareTold::Short)]
 }

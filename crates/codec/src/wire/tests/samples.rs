@@ -184,8 +184,9 @@ fn share() -> Share {
 fn share_told() -> ShareTold {
     let charge = Charge { bytes: 5, files: 6 };
     let wish = Wish { id: request_id(), all: charge, users: vec![(7, charge)], is_tx: true };
-    let used = vec![(7, charge), (8, charge)];
-    ShareTold::Account(Told { life: 2, bounds: bounds(), used, wishes: vec![wish], changes: 10, number: 3 })
+    let (used, incoming) = (vec![(7, charge), (8, charge)], Vec::new());
+    let (wishes, changes, number) = (vec![wish], 10, 3);
+    ShareTold::Account(Told { life: 2, bounds: bounds(), used, incoming, wishes, changes, number })
 }
 
 fn quota() -> Report {
