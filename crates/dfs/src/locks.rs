@@ -59,11 +59,10 @@ struct Own {
     freeing: Vec<(LockOwner, LockAsked)>,
 }
 
-/// A range that is asked for.
+/// A range that is asked for, by an owner that had none.
 #[derive(Debug)]
 pub(crate) struct Setting {
     who: LockOwner,
-    range: LockRange,
     asked: LockAsked,
 }
 
@@ -149,25 +148,28 @@ impl Locks {
         self.set(who, 0, LockRange::whole(LockKind::Free)).map(drop)
     }
 
-    /// Asks for a range without waiting. What came of it is for [`Locks::told`].
+    /// Asks for a range without waiting, which is on record here from now on: an engine that forgets it before its answer is looked at is
+    /// told of it again. What came of it is for [`Locks::told`].
     ///
-    /// REQUIRES: the owner has given nothing back that is under way.
+    /// REQUIRES: the owner has nothing, and has given nothing back that is under way.
     pub(crate) fn set_soon(&self, who: LockOwner, range: LockRange) -> Setting {
-        let has_some = !self.own().by_owner.is_empty();
-        Setting {
-            who,
-            range,
-            asked: self.cont.ask_lock(self.question(has_some, LockAction::Set, who, 0, range)),
-        }
+        let mut own = self.own();
+        let question = self.question(!own.by_owner.is_empty(), LockAction::Set, who, 0, range);
+        self.note(&mut own, who, 0, range);
+        Setting { who, asked: self.cont.ask_lock(question) }
     }
 
-    /// Whether what was asked for is known to be locked.
+    /// Whether what was asked for is known to be locked; what is not is on record no more.
     pub(crate) fn told(&self, mut setting: Setting) -> bool {
         let is_done = matches!(setting.asked.told(), Some(Ok(LockReply::Done)));
-        if is_done {
-            self.note(&mut self.own(), setting.who, 0, setting.range);
+        let mut own = self.own();
+        // Somebody else may have it by now, if the engine had to be told of it again.
+        let is_on_record = own.by_owner.contains_key(&setting.who);
+        if !is_done {
+            own.by_owner.remove(&setting.who);
+            self.count.store(own.by_owner.len(), Ordering::Release);
         }
-        is_done
+        is_done && is_on_record
     }
 
     /// As [`Locks::free`], without waiting for the engine, which does it before whatever it is asked after this. Tells owners for
@@ -182,7 +184,12 @@ impl Locks {
             self.count.store(own.by_owner.len(), Ordering::Release);
             own.freeing.push((who, asked));
         }
-        let failed = if own.freeing.len() < FREEING_LOOK { Vec::new() } else { own.take_failed() };
+        let (failed, is_forgotten) =
+            if own.freeing.len() < FREEING_LOOK { (Vec::new(), false) } else { own.take_answered() };
+        if is_forgotten {
+            // Ignored: it is told with the next question.
+            let _later = self.say_here(&mut own);
+        }
         if own.freeing.len() >= FREEING_MAX {
             // Ignored: what has failed is told of each that is under way.
             let _heard = self.hear(&own);
@@ -204,7 +211,7 @@ impl Locks {
 
     /// Those whose locks could not be freed without waiting.
     pub(crate) fn unfreed(&self) -> Vec<LockOwner> {
-        self.own().take_failed()
+        self.own().take_answered().0
     }
 
     /// Has the engine answer everything that it was asked before.
@@ -235,10 +242,15 @@ impl Locks {
     /// Those of the store.
     pub fn renew(&self) -> Result<usize> {
         let mut own = self.own();
-        if let Some((&who, _)) = own.by_owner.first_key_value() {
-            self.ask(&mut own, LockAction::Renew, who, 0, LockRange::whole(LockKind::Free))?;
-        }
+        self.say_here(&mut own)?;
         Ok(core::mem::take(&mut own.lost))
+    }
+
+    fn say_here(&self, own: &mut Own) -> Result<()> {
+        if let Some((&who, _)) = own.by_owner.first_key_value() {
+            self.ask(own, LockAction::Renew, who, 0, LockRange::whole(LockKind::Free))?;
+        }
+        Ok(())
     }
 
     /// Frees all, at the end of the mount.
@@ -316,17 +328,16 @@ impl Locks {
 }
 
 impl Own {
-    /// Takes out what is answered; those for whom it could not be done.
-    fn take_failed(&mut self) -> Vec<LockOwner> {
-        let mut failed = Vec::new();
-        self.freeing.retain_mut(|(who, asked)| match asked.told() {
-            None => true,
+    /// Takes out what is answered: those for whom it could not be done, and whether the engine has forgotten what it should know.
+    fn take_answered(&mut self) -> (Vec<LockOwner>, bool) {
+        let (mut failed, mut is_forgotten) = (Vec::new(), false);
+        self.freeing.retain_mut(|(who, asked)| {
+            let Some(told) = asked.told() else { return true };
             // An engine that has forgotten it has forgotten all.
-            Some(told) => {
-                failed.extend(told.is_err().then_some(*who));
-                false
-            }
+            is_forgotten |= matches!(told, Ok(LockReply::Unknown));
+            failed.extend(told.is_err().then_some(*who));
+            false
         });
-        failed
+        (failed, is_forgotten)
     }
 }

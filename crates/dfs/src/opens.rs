@@ -335,13 +335,13 @@ impl Node {
 
     /// It is made. What was not told before that is told now, as of a file that was there.
     pub(crate) fn end_telling(&self, telling: Telling) -> Result<()> {
+        if telling.is_first {
+            self.mount.holder.wake();
+        }
         if !telling.locks.told(telling.setting) {
             return self.tell_open(false).map(drop);
         }
         *self.told_open() = true;
-        if telling.is_first {
-            self.mount.holder.wake();
-        }
         Ok(())
     }
 

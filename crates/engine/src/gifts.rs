@@ -14,6 +14,7 @@ use crate::log::LogPlace;
 use crate::marks::Scope;
 use crate::path::{Depth, Path};
 use crate::quota::Reserving;
+use crate::scrub::is_damage;
 use crate::store::Store;
 use crate::target::Target;
 use crate::tree::key::{FlatKey, split_typed};
@@ -75,7 +76,11 @@ impl Store {
 impl Target {
     /// What of an object is older than a gift and charged to others than `cred`, by whom it is charged to.
     fn given_away(&mut self, cont: ContNo, oid: Oid, stamp: Stamp, cred: u32) -> Result<Charges, Error> {
-        let gifts = self.store.gifts(cont, oid)?;
+        let gifts = match self.store.gifts(cont, oid) {
+            // It may be decided: then it is to be applied, whatever has become of the gifts before it.
+            Err(error) if is_damage(&error) => Gifts::default(),
+            gifts => gifts?,
+        };
         let mut key = FlatKey::default();
         let prefix = key.object(cont, oid).as_bytes();
         let (mut cursor, mut damaged) = (IndexCursor::default(), BTreeSet::new());

@@ -1,10 +1,12 @@
 //! A transport on which a test acts just before a request is carried out, or just after it, or that carries none out for a while.
 
-use dolmen_client::Transport;
+use dolmen_client::{Leased, Transport};
 use dolmen_codec::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange, LockReply};
 use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::verb::Verb;
 use dolmen_codec::{Answer, Ask, Lease, Outcome, QueueId, Request};
 use dolmen_types::{Error, Oid, Result, Uuid};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -29,6 +31,8 @@ pub(crate) struct Watched {
     keeper: Option<Keeper>,
     /// Guards what nobody has waited for, and its answers.
     answered: Mutex<Vec<(QueueId, Outcome)>>,
+    /// Guards what leases were given on, by their numbers; `None` where none are given.
+    leased: Option<Mutex<Vec<String>>>,
     /// Why nothing is carried out at present, if nothing is.
     refuses: Box<dyn Fn() -> Option<Error> + Send + Sync>,
 }
@@ -45,7 +49,8 @@ impl Watched {
     ) -> Self {
         let (requests, round_trips) = (AtomicU64::new(0), AtomicU64::new(0));
         let (trap, answered) = (Mutex::new(None), Mutex::default());
-        Self { inner, requests, round_trips, trap, keeper: None, answered, refuses: Box::new(refuses) }
+        let refuses = Box::new(refuses);
+        Self { inner, requests, round_trips, trap, keeper: None, answered, leased: None, refuses }
     }
 
     /// One that keeps locks, as a daemon does.
@@ -56,6 +61,23 @@ impl Watched {
     /// The same, and keeps locks.
     pub(crate) fn and_keeping_locks(self) -> Self {
         Self { keeper: Some(Keeper::default()), ..self }
+    }
+
+    /// One that gives leases for ever.
+    pub(crate) fn leasing(inner: Arc<dyn Transport>) -> Self {
+        Self { leased: Some(Mutex::default()), ..Self::new(inner) }
+    }
+
+    /// What these leases are on.
+    pub(crate) fn leased_on(&self, leased: &Leased) -> BTreeSet<String> {
+        let on = self.leased.as_ref().unwrap().lock().unwrap();
+        leased.leases().iter().map(|lease| on[lease.no() as usize].clone()).collect()
+    }
+
+    fn lease(&self, on: String) -> Option<Lease> {
+        let mut leased = self.leased.as_ref()?.lock().unwrap();
+        leased.push(on);
+        Some(Lease::new(u32::try_from(leased.len() - 1).unwrap(), Arc::new(AtomicU64::new(u64::MAX))))
     }
 
     /// Has it forget all locks, as a daemon that is started again: then those who had some come first until `recovers` is false.
@@ -218,6 +240,19 @@ impl Watched {
     }
 }
 
+/// What a read looks at.
+fn read_of(ask: &Ask<'_>) -> Option<String> {
+    match ask {
+        Ask::Target(target, _, Verb::Fetch(fetch)) => {
+            Some(format!("{target:?} {:?} {:?} {:?}", fetch.oid, fetch.dkey, fetch.iods))
+        }
+        Ask::Target(target, _, verb @ (Verb::List(_) | Verb::Query(_))) => {
+            Some(format!("{target:?} {verb:?}"))
+        }
+        _ => None,
+    }
+}
+
 impl Transport for Watched {
     fn call(&self, request: Request<'_>) -> Outcome {
         self.round_trips.fetch_add(1, Ordering::Relaxed);
@@ -230,7 +265,16 @@ impl Transport for Watched {
 
     fn call_all(&self, requests: Vec<(Request<'static>, bool)>) -> Vec<(Outcome, Option<Lease>)> {
         self.round_trips.fetch_add(1, Ordering::Relaxed);
-        requests.into_iter().map(|(request, _)| (self.ask(request), None)).collect()
+        let ask = |(request, wants_lease): (Request<'static>, bool)| {
+            let on = read_of(&request.ask);
+            (self.ask(request), on.filter(|_| wants_lease).and_then(|on| self.lease(on)))
+        };
+        requests.into_iter().map(ask).collect()
+    }
+
+    fn call_leased(&self, request: Request<'_>) -> (Outcome, Option<Lease>) {
+        let on = read_of(&request.ask);
+        (self.call(request), on.and_then(|on| self.lease(on)))
     }
 
     fn open_queue(&self) -> Result<QueueId> {

@@ -1,10 +1,12 @@
 //! A run with a rotten block stays as it is; checkpoints, merges of the others and closing go on, and it is said.
 
 use crate::rig::{CONT, Rig, oid, small_config};
-use dolmen_codec::verb::{Reply, Verb};
+use dolmen_codec::verb::{Mutation, Reply, Update, Verb};
 use dolmen_engine::TargetConfig;
 use dolmen_env::Media;
-use dolmen_types::{Durability, Place};
+use dolmen_env::sim::CrashPlan;
+use dolmen_types::{Cond, Durability, Key, Place};
+use smallvec::SmallVec;
 
 const KEYS: u32 = 400;
 const ROUNDS: u8 = 60;
@@ -109,4 +111,28 @@ fn an_audit_goes_on_past_damage_and_lists_all_of_it() {
         extent: None,
     };
     assert!(scrubbed.contains(&large), "{scrubbed:?}");
+}
+
+#[test]
+fn a_target_with_a_gift_of_an_object_whose_gifts_before_are_damaged_is_opened() {
+    let gift = |uid| {
+        let (dkey, iods, charged) = (Key::new(), SmallVec::new(), Some(uid));
+        Mutation::Update(Update { oid: oid(1), dkey, cond: Cond::NONE, iods, charged })
+    };
+    let config = TargetConfig { checkpoint_log_bytes: 32 << 10, scrub_bytes_per_s: 0, ..small_config() };
+    let mut rig = Rig::with_config(Media::Block, Durability::Process, config);
+    for key in 0..KEYS {
+        rig.put(oid(1), &key.to_le_bytes(), b"a", &[1; 100]).unwrap();
+    }
+    rig.commit(vec![gift(7)]).unwrap();
+    rig.ask(Verb::Checkpoint).unwrap();
+    rig.close_and_reopen();
+    let names = runs(&rig);
+    names.iter().for_each(|name| rig.drive.flip(name, 1000, 3).unwrap());
+    rig.close_and_reopen();
+    let epoch = rig.put(oid(2), b"before", b"a", b"value").unwrap().next();
+    rig.commit_at(epoch, vec![gift(8)]).unwrap();
+    rig.put(oid(2), b"later", b"a", b"value").unwrap();
+    rig.crash(CrashPlan::Process);
+    assert_eq!(rig.get(oid(2), b"later", b"a"), Some(b"value".to_vec()));
 }

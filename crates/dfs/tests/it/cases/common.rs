@@ -41,6 +41,11 @@ impl World {
         Self::watched_by(Watched::keeping_locks)
     }
 
+    /// The same where leases are given, as a daemon gives them.
+    pub(crate) fn leasing() -> (Self, Arc<Watched>) {
+        Self::watched_by(Watched::leasing)
+    }
+
     fn watched_by(watched: impl FnOnce(Arc<dyn Transport>) -> Watched) -> (Self, Arc<Watched>) {
         let clock = SimClock::new(START_NS);
         let any: Arc<dyn Clock> = Arc::new(clock.clone());

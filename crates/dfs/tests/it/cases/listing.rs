@@ -215,3 +215,33 @@ fn a_listing_begins_at_any_entry() {
         assert_eq!(listed(fs.cookie_at(name).unwrap()), all[n..]);
     }
 }
+
+#[test]
+fn each_name_of_a_page_has_the_leases_of_one_that_is_looked_up() {
+    let (world, watched) = World::leasing();
+    for atime in [false, true] {
+        let options = MountOptions { atime, exact_blocks: true, ..world.options() };
+        let fs = Dfs::mount(&world.container, &options).unwrap();
+        let path = format!("/d{atime}");
+        fs.mkdir(&path, 0o755).unwrap();
+        let dir = fs.open_dir(&path).unwrap();
+        let options = OpenOptions { chunk_bytes: 4096, ..OpenOptions::CREATE };
+        for n in 0..20 {
+            dir.open(format!("f{n}"), &options).unwrap().write_at(0, &vec![1; n * 1000]).unwrap();
+            dir.mkdir(format!("d{n}"), 0o700).unwrap();
+        }
+        for n in 0..10 {
+            dir.link(format!("f{n}"), &dir, format!("l{n}")).unwrap();
+            dir.symlink("anywhere", format!("s{n}")).unwrap();
+        }
+        let kinds = dir.list_kinds(&mut Cookie::default(), 100).unwrap();
+        let mut names: Vec<&[u8]> = kinds.iter().map(|(name, _)| &**name).collect();
+        names.push(b"gone");
+        for (name, (_, together)) in names.iter().zip(dir.lookup_all(&names, true)) {
+            let (_, alone) = dolmen_dfs::leased(|| dir.lookup(name));
+            let [together_on, alone_on] = [&together, &alone].map(|leased| watched.leased_on(leased));
+            assert!(together.holds(0) && alone.holds(0) && !alone_on.is_empty());
+            assert_eq!(together_on, alone_on, "{}", String::from_utf8_lossy(name));
+        }
+    }
+}

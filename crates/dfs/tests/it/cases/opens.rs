@@ -5,6 +5,7 @@ use crate::watched::Watched;
 use dolmen_codec::Ask;
 use dolmen_codec::lock::LockKind;
 use dolmen_codec::pool::PoolVerb;
+use dolmen_codec::verb::Verb;
 use dolmen_dfs::{Cred, Dfs, Error, File, FileKind, Follow, OpenOptions, RenameMode, SetAttrs, XattrCond};
 use dolmen_env::{Clock, RealClock};
 use std::sync::Arc;
@@ -260,6 +261,54 @@ fn what_is_open_is_known_again_after_the_keeper_of_locks_was_started_anew() {
         assert_eq!(file.stat().unwrap().size_bytes, 9);
     }
     wait_until("all are freed", || world.object_count() == objects);
+}
+
+/// Whether it makes the entry of a file.
+fn is_made(ask: &Ask<'_>) -> bool {
+    matches!(ask, Ask::Target(_, _, Verb::Update(_)) | Ask::Pool(PoolVerb::TxCommit(_)))
+}
+
+#[test]
+fn a_file_that_is_being_made_while_the_keeper_of_locks_is_started_anew_is_known_to_be_open() {
+    for has_others in [false, true] {
+        let (_world, watched, [one, two], _) = two();
+        put(&one, "/g", b"data").close().unwrap();
+        let other = has_others.then(|| put(&one, "/h", b"data"));
+        let (beside, keeper) = (one.clone(), Arc::clone(&watched));
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        // The lock is there, and the entry is not, when the engine forgets it and another thread asks it for something.
+        watched.before(is_made, move || {
+            keeper.forget_locks(true);
+            sender.send(beside.open("/g", &OpenOptions::READ).unwrap()).unwrap();
+            Ok(())
+        });
+        let file = put(&one, "/f", b"data");
+        let opened = receiver.recv().unwrap();
+        assert!(watched.is_done());
+        watched.forget_locks(false);
+        assert_eq!(watched.holders_of(file.oid()), 1);
+        two.unlink("/f").unwrap();
+        file.write_at(4, b" more").unwrap();
+        assert_eq!(file.stat().unwrap().size_bytes, 9);
+        let oid = file.oid();
+        drop((file, other, opened));
+        wait_until("it is freed", || watched.holders_of(oid) == 0);
+        assert_eq!(two.check(false).unwrap().orphans, 0);
+    }
+}
+
+#[test]
+fn what_is_open_is_known_again_to_a_keeper_of_locks_that_was_started_anew_when_other_files_are_closed() {
+    let (_world, watched, [one, two], _) = two();
+    let file = put(&one, "/f", b"data");
+    let others: Vec<File> = (0..9).map(|at| put(&one, &format!("/{at}"), b"data")).collect();
+    watched.forget_locks(true);
+    drop(others);
+    assert_eq!(watched.holders_of(file.oid()), 1);
+    watched.forget_locks(false);
+    two.unlink("/f").unwrap();
+    file.write_at(4, b" more").unwrap();
+    assert_eq!(file.stat().unwrap().size_bytes, 9);
 }
 
 #[test]
