@@ -64,18 +64,19 @@ impl Drop for Listeners {
 
 /// Has the kernel forget what others are about to change, before they are told that they may, and renews leases.
 fn listen(link: &Link, remote: &Remote, session: &Session, is_over: &AtomicBool) {
-    let (mut renewed_ns, mut void, mut put_off_ns) = (0, Void::default(), None);
+    let (mut renewed_ns, mut void, mut away_ns) = (0, Void::default(), None);
     while !is_over.load(Ordering::Acquire) {
         let mut pushes = link.pushes(LOOK);
         (void.leases, void.all) = (core::mem::take(&mut pushes.void), pushes.all);
         session.drop_void(&mut void, || {
             // Another engine that is away for long is not waited for: what it does not have may be changing.
-            let since_ns = *put_off_ns.get_or_insert_with(|| RealClock.monotonic_ns());
-            let is_old = RealClock.monotonic_ns() - since_ns >= PUT_OFF_NS;
-            answers(link) && (is_old || remote.links().iter().all(answers))
+            let others_answer = remote.links().iter().filter(|other| !other.is_same(link)).all(answers);
+            let now_ns = RealClock.monotonic_ns();
+            away_ns = if others_answer { None } else { away_ns.or(Some(now_ns)) };
+            let is_waited_for = away_ns.is_some_and(|away_ns| now_ns - away_ns < PUT_OFF_NS);
+            !is_waited_for && answers(link)
         });
         if void.contents.is_empty() {
-            put_off_ns = None;
             link.handled(&pushes);
         }
         let now_ns = RealClock.monotonic_ns();

@@ -11,8 +11,9 @@ use core::pin::{Pin, pin};
 use core::task::Poll;
 use dolmen_codec::{Lease, Outcome, Request, give_way, step};
 
-/// So many requests of a round: what more is asked waits for the next one. With their answers they take a few MiB.
-const ROUND_MAX: usize = 4096;
+/// So many requests of a round: what more is asked waits for the next one. Their answers take a MiB, or 40 MiB where each has as many
+/// extents as there may be in one.
+const ROUND_MAX: usize = 1024;
 
 type Answered = (Outcome, Option<Lease>);
 

@@ -688,7 +688,7 @@ impl Mount {
                 _ => times.atime,
             };
             self.put_times(at, home, Some(&changed), atime)?;
-            if let (true, At::Tx(tx)) = (gives, at) {
+            if let (true, At::Tx(tx)) = (gives && changed.uid != inode.uid, at) {
                 self.give(tx, home, &changed)?;
             }
             Ok(changed)

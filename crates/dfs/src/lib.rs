@@ -12,7 +12,7 @@
 //! | a small file with contents and attributes (`put_whole`) | 1 batch: one record, or a commit over two targets |
 //! | open | 1 fetch |
 //! | read, write | 1 for each chunk touched; a read that meets a hole or the end asks for the size, and again for what may be behind the old end |
-//! | stat | 1 fetch, for a file 1 size query a shard; with exact blocks, if it has changed, 1 more a chunk, and to list several chunks 1 a shard and 1024 |
+//! | stat | 1 fetch, for a file 1 size query a shard; with exact blocks, if it has changed, 1 more a chunk (of 4096 at most), and to list several chunks 1 a shard and 1024 |
 //! | unlink | 1 fetch, 1 batch of two punches: one record, or a commit over two targets |
 //! | list | 1 for each page of names; with attributes also those of a stat of each, a page of them together |
 //! | rename, link, unlink of an open or linked file | 1 transaction |

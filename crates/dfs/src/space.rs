@@ -127,12 +127,18 @@ impl Mount {
     }
 }
 
-/// Chunks of a file that are asked about at once.
-const CHUNKS_AT_ONCE: usize = 1024;
+/// Chunks of a file that are asked about at once: some 10 MiB of answers, where each is full of holes.
+const CHUNKS_AT_ONCE: usize = 256;
+
+/// A file of more chunks is not asked for holes inside of them: that would take a fifth of a second each time after a change.
+const CHUNKS_EXACT_MAX: usize = 4096;
 
 /// Bytes of data in a file of several chunks.
 async fn data_of_all(object: &Object, chunk_bytes: u64) -> Result<u64> {
     let (chunks, mut sum) = (chunks_of(Way::Later, object, At::Latest).await?, 0);
+    if let Some((&last, whole)) = chunks.split_last().filter(|(_, whole)| whole.len() >= CHUNKS_EXACT_MAX) {
+        return Ok(whole.len() as u64 * chunk_bytes + data_of(Way::Later, object, chunk_bytes, last).await?);
+    }
     for some in chunks.chunks(CHUNKS_AT_ONCE) {
         let each = some.iter().map(|&chunk| data_of(Way::Later, object, chunk_bytes, chunk));
         for data in side_by_side(each).await {

@@ -693,6 +693,10 @@ impl Inner {
                     return (state, Err(self.unreachable()));
                 }
             }
+            // What was asked before and had no room goes first.
+            if state.has_unsent {
+                state.send_unsent();
+            }
             if state.session.is_some() && state.output.is_empty() {
                 return (state, Ok(()));
             }

@@ -158,6 +158,23 @@ fn a_stat_of_a_long_file_waits_a_few_times_and_the_next_one_for_no_chunk() {
 }
 
 #[test]
+fn of_a_very_long_file_a_chunk_with_any_data_is_blocks_as_a_whole() {
+    const EXACT_CHUNKS: u64 = 4096;
+    let (world, watched) = World::watched();
+    let fs = mounted(&world, false);
+    let options = OpenOptions { chunk_bytes: 4096, ..OpenOptions::CREATE };
+    let file = fs.open("/f", &options).unwrap();
+    let write = |chunk: u64| drop(file.write_at(chunk * 4096, &[1; 100]).unwrap());
+    (0..EXACT_CHUNKS).for_each(write);
+    assert_eq!(file.stat().unwrap().blocks, (EXACT_CHUNKS * 100).div_ceil(512));
+    write(EXACT_CHUNKS + 7);
+    let before = watched.requests();
+    assert_eq!(file.stat().unwrap().blocks, (EXACT_CHUNKS * 4096 + 100).div_ceil(512));
+    let asked = watched.requests() - before;
+    assert!(asked < 100, "{asked} requests, for the numbers of chunks and the last of them");
+}
+
+#[test]
 fn ranges_are_reserved_zeroed_and_freed() {
     for (shared, format) in
         [(false, small_chunks()), (true, FormatOptions { file_class: ObjectClass::S1, ..small_chunks() })]
