@@ -164,7 +164,9 @@ fn of_a_very_long_file_a_chunk_with_any_data_is_blocks_as_a_whole() {
     let fs = mounted(&world, false);
     let options = OpenOptions { chunk_bytes: 4096, ..OpenOptions::CREATE };
     let file = fs.open("/f", &options).unwrap();
-    let write = |chunk: u64| drop(file.write_at(chunk * 4096, &[1; 100]).unwrap());
+    let write = |chunk: u64| {
+        file.write_at(chunk * 4096, &[1; 100]).unwrap();
+    };
     (0..EXACT_CHUNKS).for_each(write);
     assert_eq!(file.stat().unwrap().blocks, (EXACT_CHUNKS * 100).div_ceil(512));
     write(EXACT_CHUNKS + 7);
