@@ -19,6 +19,9 @@ use dolmen_client::{At, Leased, Way, now, side_by_side};
 use dolmen_types::{ObjectClass, Oid};
 use std::sync::Arc;
 
+/// What is asked of a record.
+type Check<'c> = &'c dyn Fn(&Slot, &Inode) -> Result<()>;
+
 /// A file, directory, symbolic link, pipe, socket or device in use; a cheap handle, `Send` and `Sync`.
 ///
 /// It stays the same thing when that is renamed. It is known by this, not open: with its last name a file goes, unless a
@@ -361,12 +364,9 @@ impl Obj {
     /// Has it open for one who may do this with it, if it is still there, or is open for who has looked it up.
     fn begin_use(&self, rights: Rights) -> Result<InUse> {
         if let Some(held) = self.mount().held(self.node.oid) {
-            if self.cred.is_some() {
-                let check = |slot: &Slot, inode: &Inode| {
-                    self.mount().check(self.cred.as_deref(), slot, inode, rights)
-                };
-                self.mount().at_home(&self.node, |slot| self.look_at(slot, &check))?;
-            }
+            // Its record may be where no name leads any more.
+            let look = |check: Check<'_>| self.mount().at_home(&self.node, |slot| self.look_at(slot, &check));
+            self.check_access_by(rights, look)?;
             return Ok(held);
         }
         self.check_access(rights)?;
@@ -383,13 +383,18 @@ impl Obj {
     /// # Errors
     /// `NoPermission`; `ReadOnly` for a write right on a read-only mount; `Stale` if another mount moved or removed it.
     pub fn check_access(&self, rights: Rights) -> Result<()> {
+        self.check_access_by(rights, |check| self.with_record(check))
+    }
+
+    /// The same by the record at which `look` has it checked.
+    fn check_access_by(&self, rights: Rights, look: impl FnOnce(Check<'_>) -> Result<()>) -> Result<()> {
         if rights.0 & Rights::WRITE.0 != 0 && !self.kind().is_special() {
             self.mount().check_writable()?;
         }
         if self.cred.is_none() {
             return Ok(());
         }
-        self.with_record(|slot, inode| self.mount().check(self.cred.as_deref(), slot, inode, rights))
+        look(&|slot, inode| self.mount().check(self.cred.as_deref(), slot, inode, rights))
     }
 
     /// Where the symbolic link that this is points.
