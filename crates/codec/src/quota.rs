@@ -360,6 +360,13 @@ impl ByUser {
         self.iter().fold(Charge::NONE, |sum, (_, charge)| sum.plus(charge))
     }
 
+    /// What all have together, of no user in particular: it counts where all are counted, and for nobody by himself.
+    fn of_nobody(&self) -> Self {
+        let mut all = Self::default();
+        all.add(u32::MAX, self.all());
+        all
+    }
+
     /// Each who has something.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Charge)> + '_ {
         self.0.iter().copied()
@@ -387,9 +394,7 @@ impl Given {
     /// What stands against it where all are counted together: whoever gives it has no more room for what else he adds.
     #[must_use]
     pub fn gone(&self) -> ByUser {
-        let mut gone = ByUser::default();
-        gone.add(u32::MAX, self.from.all());
-        gone
+        self.from.of_nobody()
     }
 
     /// Whether nothing moves.
@@ -484,7 +489,7 @@ impl Account {
             return Err(Error::QuotaLimit);
         }
         adds.iter().for_each(|(uid, charge)| state.add(uid, charge));
-        given.to.iter().for_each(|(uid, charge)| state.expect(uid, charge));
+        given.to.iter().for_each(|(uid, charge)| more(&mut state.incoming, uid, charge));
         Ok(())
     }
 
@@ -497,20 +502,13 @@ impl Account {
     /// Reserves what a gift that was prepared before would bring users, whether or not they have room.
     pub fn expect(&self, to: &ByUser) {
         let mut state = self.state();
-        to.iter().for_each(|(uid, charge)| state.expect(uid, charge));
+        to.iter().for_each(|(uid, charge)| more(&mut state.incoming, uid, charge));
     }
 
     /// Gifts are decided, for which so much was reserved: who had it has it no more, and others do.
     pub fn hand_over(&self, expected: &ByUser, given: &Given) {
         let mut state = self.state();
-        for (uid, charge) in expected.iter() {
-            let left = state.incoming.get(&uid).copied().unwrap_or_default().less(charge);
-            if left.is_none() {
-                state.incoming.remove(&uid);
-            } else {
-                state.incoming.insert(uid, left);
-            }
-        }
+        expected.iter().for_each(|(uid, charge)| less(&mut state.incoming, uid, charge));
         // Some may give what they are given.
         given.to.iter().for_each(|(uid, charge)| state.add(uid, charge));
         given.from.iter().for_each(|(uid, charge)| state.lose(uid, charge));
@@ -519,11 +517,8 @@ impl Account {
     /// Whether so much would be admitted that replaces nothing, and so much that others have.
     #[must_use]
     pub fn fits_given(&self, adds: &ByUser, given: &ByUser) -> bool {
-        let adds = adds.plus(given);
-        // Whoever they are: all together have it already.
-        let mut others = ByUser::default();
-        others.add(u32::MAX, given.all());
-        self.state().fits(None, &adds, &others)
+        // All together have it already.
+        self.state().fits(None, &adds.plus(given), &given.of_nobody())
     }
 
     /// A transaction is under way that moves so many names.
@@ -568,30 +563,33 @@ impl Account {
     }
 }
 
+fn more(of: &mut BTreeMap<u32, Charge>, uid: u32, charge: Charge) {
+    let own = of.entry(uid).or_default();
+    *own = own.plus(charge);
+}
+
+fn less(of: &mut BTreeMap<u32, Charge>, uid: u32, charge: Charge) {
+    let left = of.get(&uid).copied().unwrap_or_default().less(charge);
+    if left.is_none() {
+        of.remove(&uid);
+    } else {
+        of.insert(uid, left);
+    }
+}
+
 impl State {
     fn add(&mut self, uid: u32, charge: Charge) {
         if charge.is_none() {
             return;
         }
         self.used = self.used.plus(charge);
-        let own = self.by_user.entry(uid).or_default();
-        *own = own.plus(charge);
+        more(&mut self.by_user, uid, charge);
     }
 
     fn lose(&mut self, uid: u32, charge: Charge) {
         debug_assert!(self.used.covers(charge), "nothing is given back that was not charged");
         self.used = self.used.less(charge);
-        let left = self.by_user.get(&uid).copied().unwrap_or_default().less(charge);
-        if left.is_none() {
-            self.by_user.remove(&uid);
-        } else {
-            self.by_user.insert(uid, left);
-        }
-    }
-
-    fn expect(&mut self, uid: u32, charge: Charge) {
-        let own = self.incoming.entry(uid).or_default();
-        *own = own.plus(charge);
+        less(&mut self.by_user, uid, charge);
     }
 
     fn fits(&self, tx: Option<TxId>, adds: &ByUser, replaced: &ByUser) -> bool {

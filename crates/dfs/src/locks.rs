@@ -166,8 +166,7 @@ impl Locks {
         // Somebody else may have it by now, if the engine had to be told of it again.
         let is_on_record = own.by_owner.contains_key(&setting.who);
         if !is_done {
-            own.by_owner.remove(&setting.who);
-            self.count.store(own.by_owner.len(), Ordering::Release);
+            self.note(&mut own, setting.who, 0, LockRange::whole(LockKind::Free));
         }
         is_done && is_on_record
     }
@@ -180,8 +179,7 @@ impl Locks {
             let free = LockRange::whole(LockKind::Free);
             let asked = self.cont.ask_lock(self.question(true, LockAction::Set, who, 0, free));
             asked.send();
-            own.by_owner.remove(&who);
-            self.count.store(own.by_owner.len(), Ordering::Release);
+            self.note(&mut own, who, 0, free);
             own.freeing.push((who, asked));
         }
         let (failed, is_forgotten) =

@@ -13,7 +13,7 @@
 //! drops what hides there.
 
 use crate::checkpoint::RUNS_LIMIT;
-use crate::choice::{due_range, emptiest, replace};
+use crate::choice::{due_range, emptiest};
 use crate::conts::{Cont, View};
 use crate::drops::Drops;
 use crate::gifts::{Gifts, Payers};
@@ -888,7 +888,7 @@ impl Target {
                 resolved => resolved?,
             };
             merge.group.needed = resolved.needed;
-            replace(&mut merge.group.needed_for, prefix);
+            prefix.clone_into(&mut merge.group.needed_for);
             if !resolved.joinable.is_empty() {
                 self.append_moves(merge);
                 self.join(parts.cont, parts.oid, &resolved.joinable)?;

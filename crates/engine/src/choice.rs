@@ -58,12 +58,6 @@ pub(crate) fn emptiest(
     segments.iter().take_while(is_taken).map(|&(_, number)| number).collect()
 }
 
-/// Replaces bytes in the memory they have.
-pub(crate) fn replace(bytes: &mut Vec<u8>, by: &[u8]) {
-    bytes.clear();
-    bytes.extend_from_slice(by);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -153,14 +153,26 @@ impl Target {
             let cred = self.creds.get(&to).copied().unwrap_or(u32::MAX);
             let minor = u16::try_from(number).expect("mutations are limited");
             let stamp = Stamp { epoch: write.view.at, minor };
-            for (from, charge) in self.given_away(write.cont, *oid, stamp, cred)?.iter() {
-                given.add(self.uid_of(from), to.uid, charge);
-            }
+            self.add_given(&mut given, (write.cont, *oid), stamp, (cred, to.uid))?;
             for (_, before) in parts[..number].iter().filter(|(of, _)| of == oid) {
                 given.add(before.cred(write.asks).uid, to.uid, crate::quota::charge_of_drafts(before));
             }
         }
         Ok(given)
+    }
+
+    /// Adds what a gift to these credentials, which are a user's, would move.
+    fn add_given(
+        &mut self,
+        given: &mut Given,
+        (cont, oid): (ContNo, Oid),
+        stamp: Stamp,
+        (cred, to): (u32, u32),
+    ) -> Result<(), Error> {
+        for (from, charge) in self.given_away(cont, oid, stamp, cred)?.iter() {
+            given.add(self.uid_of(from), to, charge);
+        }
+        Ok(())
     }
 
     /// What the gifts of a prepared transaction would bring users.
@@ -171,9 +183,7 @@ impl Target {
                 self.store.version(&EntryPlace::Log(offset_place(prepared.body, version.offset)))?.cred;
             let stamp = Stamp { epoch: prepared.head.epoch, minor: version.minor };
             let to = self.uid_of(cred);
-            for (from, charge) in self.given_away(prepared.head.cont, version.oid, stamp, cred)?.iter() {
-                given.add(self.uid_of(from), to, charge);
-            }
+            self.add_given(&mut given, (prepared.head.cont, version.oid), stamp, (cred, to))?;
         }
         Ok(given.to)
     }

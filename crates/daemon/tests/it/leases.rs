@@ -6,7 +6,7 @@ use crate::child::ChildDaemon;
 use crate::common::{CRED, Scratch, Served, WAYS, Way, pool, remote};
 use crate::ranks::{Engines, container, spread_object};
 use crate::raw::{Opened, Raw, oid, update};
-use dolmen_client::{At, Gathered, Page, Pool, side_by_side};
+use dolmen_client::{At, Container, Gathered, Page, Pool, side_by_side};
 use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::verb::{Fetch, FetchIod, List, ListWhat, ReadAt, Verb, Want};
 use dolmen_codec::wire::{Caller, FEATURE_LEASES, Push, Pushed, ReplyHeader, Version};
@@ -220,6 +220,14 @@ fn an_operation_holds_as_long_as_all_that_it_has_read() {
     assert!(!gathered.take().holds(RealClock.monotonic_ns()), "there is no lease on the past");
 }
 
+/// Another client's handle on a container, and his connections.
+fn reader_at(link: &Link, cont: &Container) -> (Arc<Remote>, Container) {
+    let reads_by = Arc::new(remote(link, POOL).unwrap());
+    let pool = Pool::connect(Arc::clone(&reads_by) as Arc<dyn Transport>, CRED).unwrap();
+    let reader = pool.open_container(&ContName::Uuid(cont.uuid())).unwrap();
+    (reads_by, reader)
+}
+
 #[test]
 fn a_commit_waits_for_leases_at_all_engines_of_its_targets() {
     let engines = Engines::start(2);
@@ -227,9 +235,7 @@ fn a_commit_waits_for_leases_at_all_engines_of_its_targets() {
     let writer = pool(&engines.link(0), POOL);
     let cont = container(&writer);
     let object = spread_object(&cont);
-    let reads_by = Arc::new(remote(&engines.link(1), POOL).unwrap());
-    let reader = Pool::connect(Arc::clone(&reads_by) as Arc<dyn Transport>, CRED).unwrap();
-    let reader = reader.open_container(&ContName::Uuid(cont.uuid())).unwrap();
+    let (reads_by, reader) = reader_at(&engines.link(1), &cont);
     let gathered = Arc::new(Gathered::default());
     let seen = reader.object(object.oid()).unwrap().gathering(&gathered);
     let read = |dkey: u8| {
@@ -266,9 +272,7 @@ fn reads_that_go_out_at_once_are_answered_in_their_order_with_a_lease_each() {
     let writer = pool(&engines.link(0), POOL);
     let cont = container(&writer);
     let object = spread_object(&cont);
-    let reads_by = Arc::new(remote(&engines.link(1), POOL).unwrap());
-    let reader = Pool::connect(Arc::clone(&reads_by) as Arc<dyn Transport>, CRED).unwrap();
-    let reader = reader.open_container(&ContName::Uuid(cont.uuid())).unwrap();
+    let (reads_by, reader) = reader_at(&engines.link(1), &cont);
     let dkey_of = |n: usize| format!("dkey {n}").into_bytes();
     let value_of = |n: usize| format!("value {n}").into_bytes();
     for n in (0..COUNT).filter(|n| n % 3 != 0) {

@@ -14,8 +14,8 @@ use dolmen_dfs::Lease;
 use dolmen_env::{Clock, RealClock};
 use dolmen_types::Oid;
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError};
 
 /// A request that was begun so long ago may take as long again.
 const LONG_NS: u64 = 1_000_000_000;
@@ -109,7 +109,7 @@ impl<S: Serves> Session<S> {
     }
 
     /// Has the kernel drop what it has of files. By a thread of its own: whoever serves might be to serve what that waits for.
-    pub(super) fn drop_contents(self: &std::sync::Arc<Self>) {
+    pub(super) fn drop_contents(self: &Arc<Self>) {
         let mut requests = self.requests();
         while !requests.is_ended {
             let now_ns = RealClock.monotonic_ns();

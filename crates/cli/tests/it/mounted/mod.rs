@@ -328,13 +328,23 @@ fn guard(server: u32, dir: PathBuf) -> SyncSender<()> {
 /// Where the threads of a process stand in the kernel.
 fn stacks(process: u32) -> String {
     let mut text = String::new();
-    let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return text };
-    for task in tasks.flatten() {
-        let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
-        let (name, wait, stack) = (read("comm"), read("wchan"), read("stack"));
-        writeln!(text, "{} {}: {wait}\n{stack}", task.path().display(), name.trim()).unwrap();
+    for (task, name, wait) in threads(process) {
+        let stack = fs::read_to_string(task.join("stack")).unwrap_or_default();
+        writeln!(text, "{} {name}: {wait}\n{stack}", task.display()).unwrap();
     }
     text
+}
+
+/// The threads of a process, each with its name and what it waits for in the kernel; of one that has ended just now with neither.
+fn threads(process: u32) -> Vec<(PathBuf, String, String)> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task"));
+    let paths = tasks.into_iter().flatten().flatten().map(|task| task.path());
+    let described = paths.map(|task| {
+        let read = |name: &str| fs::read_to_string(task.join(name)).unwrap_or_default().trim().to_owned();
+        let (name, wait) = (read("comm"), read("wchan"));
+        (task, name, wait)
+    });
+    described.collect()
 }
 
 /// A process that does not outlive the test, however that ends. One that waits for a mount ends when that is broken off.

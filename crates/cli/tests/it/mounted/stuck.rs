@@ -3,8 +3,8 @@
 use super::rings::way;
 use super::script::Script;
 use super::{
-    Mount, Mounted, Running, break_off, can_be_others, can_mount, has, nanoseconds, pid, shell, unmounted,
-    wait_until,
+    Mount, Mounted, Running, break_off, can_be_others, can_mount, has, nanoseconds, pid, shell, threads,
+    unmounted, wait_until,
 };
 use crate::common::{Place, bytes};
 use crate::engines;
@@ -226,12 +226,8 @@ fn nobody_waits_for_a_mount_whose_process_is_killed() {
 
 /// Whether a mount's process waits in the kernel until that has dropped contents.
 fn waits_in_kernel(mount: &Mount) -> bool {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", mount.child.id())) else { return false };
-    tasks.flatten().any(|task| {
-        let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
-        let waits = read("wchan");
-        read("comm").trim() == "dolmen-drops" && (waits.contains("folio") || waits.contains("answer"))
-    })
+    let waits = |wait: &str| wait.contains("folio") || wait.contains("answer");
+    threads(mount.child.id()).iter().any(|(_, name, wait)| name == "dolmen-drops" && waits(wait))
 }
 
 /// Breaks a mount off where a test has failed: those who wait for it would be waited for.
