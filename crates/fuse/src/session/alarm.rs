@@ -33,9 +33,9 @@ impl<S: Serves> Session<S> {
             self.alarm.notify_all();
             return;
         }
-        let kept = requests.backlog.iter().position(|kept| unique_of(kept) == Some(unique));
+        let kept = requests.backlog.iter().position(|kept| unique_of(&kept.bytes) == Some(unique));
         if let Some(kept) = kept.and_then(|at| requests.backlog.remove(at)) {
-            requests.backlog_bytes -= kept.len();
+            requests.backlog_bytes -= kept.bytes.len();
             drop(requests);
             self.fail(unique, errno::EINTR);
             return;

@@ -19,6 +19,7 @@ use crate::abi::request::{HEAD_BYTES, Op, Refused, Request};
 use crate::abi::{REQUEST_BYTES_MAX, errno, long, notify, word};
 use crate::fs::{Done, Fs, Reply};
 use crate::service::{Serves, guarded};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_dfs::errno as number;
 use dolmen_dfs::lock::{LockKind, RENEW_NS};
@@ -27,7 +28,7 @@ use drops::Owed;
 pub use drops::Void;
 use hashbrown::HashMap;
 use ring::Queues;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -97,13 +98,20 @@ enum Served {
     Waits { unique: u64, bytes: Vec<u8> },
 }
 
+/// A request that is kept back for whoever is done first.
+#[derive(Debug)]
+struct Kept {
+    bytes: Vec<u8>,
+    since_ns: u64,
+}
+
 #[derive(Debug, Default)]
 struct Requests {
     /// Threads that read.
     idle: usize,
     /// Threads in all.
     live: usize,
-    backlog: VecDeque<Vec<u8>>,
+    backlog: VecDeque<Kept>,
     backlog_bytes: usize,
     running: HashMap<u64, Running>,
     interrupted: usize,
@@ -113,8 +121,8 @@ struct Requests {
     parked: Vec<(u64, Vec<u8>)>,
     /// Of the kernel's rings, if requests come over them.
     queues: Option<Queues>,
-    /// Files of which the kernel is to drop what it has.
-    drops: Vec<Owed>,
+    /// Files of which the kernel is to drop what it has, by number.
+    drops: BTreeMap<u64, Owed>,
     is_ended: bool,
 }
 
@@ -132,6 +140,8 @@ pub struct Session<S = Fs> {
     locks: Condvar,
     /// Called when there is something to be dropped, or may be now, and at the end.
     drops: Condvar,
+    /// The kernel has had no moment to drop contents of a file for so long that requests for them are refused.
+    is_late: AtomicBool,
     /// Guards: the threads, until somebody waits for them; taken alone.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -180,9 +190,18 @@ impl<S: Serves> Session<S> {
         // The kernel's first request comes alone; what was agreed on there says who else is needed.
         let requests = Mutex::new(Requests { live: 1, ..Requests::default() });
         let (room, alarm, locks, drops) = (Condvar::new(), Condvar::new(), Condvar::new(), Condvar::new());
-        let keeps_locks = fs.keeps_locks();
-        let session =
-            Arc::new(Self { device, fs, requests, room, alarm, locks, drops, threads: Mutex::default() });
+        let (keeps_locks, is_late) = (fs.keeps_locks(), AtomicBool::new(false));
+        let session = Arc::new(Self {
+            device,
+            fs,
+            requests,
+            room,
+            alarm,
+            locks,
+            drops,
+            is_late,
+            threads: Mutex::default(),
+        });
         let started = session.spawn("dolmen-fuse", Self::serve);
         let started = started.and_then(|()| session.spawn("dolmen-alarm", Self::watch));
         let started = started.and_then(|()| session.spawn("dolmen-drops", Self::drop_contents));
@@ -320,7 +339,7 @@ impl<S: Serves> Session<S> {
     /// What was kept back comes before what is new.
     fn turn(&self) -> Turn {
         let mut requests = self.requests();
-        let Some(bytes) = requests.backlog.pop_front() else {
+        let Some(Kept { bytes, .. }) = requests.backlog.pop_front() else {
             requests.idle += 1;
             return Turn::Read;
         };
@@ -354,7 +373,7 @@ impl<S: Serves> Session<S> {
                 self.begin(&mut requests, bytes, None);
                 return Some(len);
             }
-            requests.backlog.push_back(bytes.to_vec());
+            requests.backlog.push_back(Kept { bytes: bytes.to_vec(), since_ns: RealClock.monotonic_ns() });
             requests.backlog_bytes += len;
             while requests.backlog_bytes > BACKLOG_BYTES_MAX && !requests.is_ended {
                 requests = self.room.wait(requests).unwrap_or_else(PoisonError::into_inner);
@@ -417,6 +436,9 @@ impl<S: Serves> Session<S> {
             }
         };
         let unique = request.unique;
+        if self.is_late.load(Ordering::Relaxed) && self.requests().refuses(bytes, RealClock.monotonic_ns()) {
+            return Served::Answer { unique, answered: Err(number::EIO) };
+        }
         let answered = guarded(|text| self.fs.note(text), || self.fs.serve(bytes, &request, reply));
         match request.op {
             Op::Lock(op) if op.how != LockHow::Test && reply.waits() && self.may_wait(unique) => {
