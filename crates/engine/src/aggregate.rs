@@ -37,6 +37,11 @@ use dolmen_types::{ContNo, Epoch, Error, Stamp};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+mod asked;
+mod noted;
+
+pub(crate) use asked::{Asked, Ended};
+
 /// Extents of one array that are resolved at once, at most and at least; a larger array is copied as it is.
 const GROUP_EXTENTS_MAX: u64 = 1 << 16;
 const GROUP_EXTENTS_MIN: u64 = 1 << 10;
@@ -61,6 +66,10 @@ pub(crate) struct Merge {
     /// Of this container alone; of all if none is named.
     holds_of: Option<ContNo>,
     build: RunBuild,
+    /// What was built, once somebody has looked into it.
+    merged: Option<Run>,
+    /// Gifts of objects that it has passed.
+    noted: noted::Notes,
     /// Where it stands in the runs, once it has begun.
     entries: Option<MergedRuns>,
     has_all_entries: bool,
@@ -390,6 +399,8 @@ impl Target {
             holds_before,
             holds_of: None,
             build,
+            merged: None,
+            noted: noted::Notes::default(),
             entries: None,
             has_all_entries: false,
             sparse,
@@ -501,6 +512,11 @@ impl Target {
     }
 
     fn give_up_merge(&mut self, merge: Merge) {
+        // A superblock that may be there after all may lead to it.
+        if let Some(run) = merge.merged.filter(|_| !self.read_only) {
+            // Ignored: a run that no manifest names is removed by the next open.
+            let _removed = self.store.remove_run(run);
+        }
         merge.build.discard(&mut *self.store.disks.meta);
         if merge.drops.moved.len() > 0 {
             // Short ways lead to copies that no run names.
@@ -524,6 +540,10 @@ impl Target {
             return Ok(Step::More);
         }
         match merge.build.complete_step(&mut *self.store.disks.meta)? {
+            Step::Done => {}
+            step => return Ok(step),
+        }
+        match self.settle_notes(merge)? {
             Step::Done => self.flush_upto(merge.durable_until),
             step => Ok(step),
         }
@@ -902,7 +922,7 @@ impl Target {
 
     /// Names the merged run in a manifest.
     fn commit_merge(&mut self, merge: &mut Merge) -> Result<(), Error> {
-        let merged = merge.build.finish()?;
+        merge.finish_run()?;
         let (runs, drops) = (merge.runs.clone(), &merge.drops);
         let gone = if merge.is_bottom && self.are_runs_intact() { self.forgettable() } else { Vec::new() };
         if !self.checkpoint.base.covers(drops) {
@@ -919,15 +939,8 @@ impl Target {
         }
         let present = &self.store.index.runs;
         let (newer, older) = (&present[..runs.start], &present[runs.end..]);
-        let infos = newer.iter().chain(&merged).chain(older).map(Run::info).collect();
-        if let Err(error) = self.write_manifest_of(&base, infos, false) {
-            // A superblock that may be there after all may lead to it.
-            if let Some(run) = merged.filter(|_| !self.read_only) {
-                // Ignored: a run that no manifest names is removed by the next open.
-                let _removed = self.store.remove_run(run);
-            }
-            return Err(error);
-        }
+        let infos = newer.iter().chain(&merge.merged).chain(older).map(Run::info).collect();
+        self.write_manifest_of(&base, infos, false)?;
         self.checkpoint.base = base;
         self.checkpoint.merged(drops, &gone, merge.freed, merge.leaves_more());
         gone.iter().for_each(|&no| self.conts.forget(no));
@@ -938,7 +951,7 @@ impl Target {
         for &(no, upto) in &merge.outlived {
             self.conts.any_mut(no).into_iter().for_each(|cont| Cont::forget_rollbacks(&mut cont.state, upto));
         }
-        let old: Vec<_> = self.store.index.runs.splice(runs, merged).collect();
+        let old: Vec<_> = self.store.index.runs.splice(runs, merge.merged.take()).collect();
         self.checkpoint.done.merges += 1;
         self.settle_after(merge);
         self.release_dropped(drops);
@@ -1005,72 +1018,18 @@ impl Target {
     }
 }
 
-/// An aggregation that a caller asked for, from the checkpoint it begins with to the merge it ends with.
-pub(crate) struct Asked {
-    cont: ContNo,
-    /// The last epoch that a caller wants it to reach.
-    upto: Epoch,
-    /// Its merge has begun, and was not given up.
-    is_merging: bool,
-    is_complete: bool,
-    /// Versions that it has freed.
-    freed: u64,
-    round: Round,
-    /// What the target had seen of changes when it was asked for.
-    changes: u64,
-}
-
-/// An aggregation of which its caller does not know yet that it has ended.
-pub(crate) struct Ended {
-    cont: ContNo,
-    upto: Epoch,
-    freed: u64,
-}
-
-/// What was joined in the first round, or had to stay for a rollback that is forgotten with it, is dropped in a second one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Round {
-    First,
-    LeavesMore,
-    Second,
-}
-
-impl Asked {
-    fn new(cont: ContNo, upto: Epoch, changes: u64) -> Self {
-        Self { cont, upto, is_merging: false, is_complete: false, freed: 0, round: Round::First, changes }
-    }
-
-    /// A merge is complete.
-    pub(crate) fn merged(&mut self, freed: u64, leaves_more: bool) {
-        if self.is_merging {
-            self.is_complete = true;
-            self.freed += freed;
-            if leaves_more && self.round == Round::First {
-                self.round = Round::LeavesMore;
-            }
-        }
-    }
-
-    /// Begins the second round if there is to be one; what the first has done counts as no change.
-    fn begin_round(&mut self, changes: u64) -> bool {
-        let begins = self.is_complete && self.round == Round::LeavesMore;
-        if begins {
-            let begun = Self::new(self.cont, self.upto, changes);
-            *self = Self { freed: self.freed, round: Round::Second, ..begun };
-        }
-        begins
-    }
-}
-
 impl Merge {
     /// A checkpoint has put a newer run in front.
     pub(crate) fn run_inserted(&mut self) {
         self.runs = self.runs.start + 1..self.runs.end + 1;
     }
 
-    /// Whether it has judged entries of the object with this prefix.
-    pub(crate) fn has_passed(&self, object_prefix: &[u8]) -> bool {
-        !self.group.key.is_empty() && object_prefix <= &self.group.key[..]
+    /// The run that was built, to be looked into; nothing if there was none.
+    fn finish_run(&mut self) -> Result<(), Error> {
+        if self.merged.is_none() {
+            self.merged = self.build.finish()?;
+        }
+        Ok(())
     }
 
     /// Whether another merge of the same finds more to leave out.
@@ -1090,7 +1049,8 @@ impl Merge {
     /// Memory, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let entries = self.entries.as_ref().map_or(0, MergedRuns::resident_bytes);
-        entries + self.build.resident_bytes() + self.drops.resident_bytes() + self.moving.capacity() as u64
+        let notes = self.noted.resident_bytes() + self.moving.capacity() as u64;
+        entries + self.build.resident_bytes() + self.drops.resident_bytes() + notes
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Drops {
     pub(crate) usage: BTreeMap<ContNo, Usage>,
     /// What these count against limits, by who is charged.
     charges: BTreeMap<(ContNo, Payers), Charge>,
+    /// What of these was given away since they were left out: to whom it was charged before, and to whom it is now.
+    given: BTreeMap<(ContNo, Payers, Payers), Charge>,
     /// Bytes of log segments that nothing refers to any more.
     pub(crate) log: Numbered<u64>,
     /// Bytes of log segments that moved values take there.
@@ -59,6 +61,14 @@ impl Drops {
         }
     }
 
+    /// Something of what was left out is charged to others now.
+    pub(crate) fn give(&mut self, cont: ContNo, (before, now): (Payers, Payers), charge: Charge) {
+        if !charge.is_none() && before != now {
+            let given = self.given.entry((cont, before, now)).or_default();
+            *given = given.plus(charge);
+        }
+    }
+
     /// What they count in a base of so many freezes, by the number of the credentials.
     pub(crate) fn charges_at(&self, freezes: u64) -> BTreeMap<(ContNo, u32), Charge> {
         let mut charges: BTreeMap<(ContNo, u32), Charge> = BTreeMap::new();
@@ -66,6 +76,17 @@ impl Drops {
             let sum = charges.entry((*cont, payer_at(payers, freezes))).or_default();
             *sum = sum.plus(charge);
         }
+        // All is added before anything is taken away, since what was given may be given on.
+        for ((cont, _, now), &charge) in &self.given {
+            let sum = charges.entry((*cont, payer_at(now, freezes))).or_default();
+            *sum = sum.plus(charge);
+        }
+        for ((cont, before, _), &charge) in &self.given {
+            let sum = charges.entry((*cont, payer_at(before, freezes))).or_default();
+            debug_assert!(sum.covers(charge), "what was given was left out");
+            *sum = sum.less(charge);
+        }
+        charges.retain(|_, charge| !charge.is_none());
         charges
     }
 
@@ -74,8 +95,9 @@ impl Drops {
         const ENTRY_BYTES: usize = 48;
         let entries =
             self.usage.len() + self.charges.len() + self.log.len() + self.moved.len() + self.bulk.len();
+        let given = self.given.len() * 2;
         let bitmaps: usize = self.bulk.values().map(|words| words.capacity() * 8).sum();
-        (entries * ENTRY_BYTES + bitmaps) as u64
+        ((entries + given) * ENTRY_BYTES + bitmaps) as u64
     }
 }
 

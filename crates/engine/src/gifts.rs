@@ -4,8 +4,8 @@
 //! for what is written later, the version itself does.
 //!
 //! Invariants: gifts of an object come in the order of their stamps, and no version comes later that is older than one of them;
-//! what stands in the charges of a base is who is charged by the gifts that the base has; a merge that has passed an object has
-//! ended before a gift of it, so that what it leaves out is charged to whom it says.
+//! what stands in the charges of a base is who is charged by the gifts that the base has; a merge that has passed an object
+//! notes a gift of it, so that what it leaves out is taken from whom it was given to.
 
 use crate::cursor::IndexCursor;
 use crate::draft::Drafts;
@@ -17,7 +17,7 @@ use crate::quota::Reserving;
 use crate::scrub::is_damage;
 use crate::store::Store;
 use crate::target::Target;
-use crate::tree::key::{FlatKey, split_typed};
+use crate::tree::key::{FlatKey, OBJECT_PREFIX_BYTES, split_typed};
 use crate::tx::Prepared;
 use crate::update::offset_place;
 use dolmen_codec::quota::{ByUser, Charges, Given};
@@ -38,6 +38,13 @@ impl Gifts {
     #[inline]
     pub(crate) fn payer(&self, stamp: Stamp, cred: u32) -> u32 {
         self.0.last().filter(|gift| gift.1 > stamp).map_or(cred, |gift| gift.2)
+    }
+
+    /// A newer one, in bases of so many freezes or more.
+    pub(crate) fn push(&mut self, since: u64, stamp: Stamp, cred: u32) {
+        // Of those that no base tells apart the newest counts.
+        self.0.retain(|gift| gift.0 < since);
+        self.0.push((since, stamp, cred));
     }
 
     /// The same in each base that there is or may be.
@@ -115,6 +122,14 @@ impl Target {
         let prefix = path.key.mark();
         path.key.tail(VersionKind::Single, 0, stamp);
         let is_new = self.store.index.insert_gift(&path.key, place);
+        let since = self.store.index.freezes() + 1;
+        if let Some(merge) = &mut self.checkpoint.merge {
+            merge.note_given(
+                (path.cont, path.oid),
+                &path.key.as_bytes()[..OBJECT_PREFIX_BYTES],
+                (since, stamp, cred),
+            );
+        }
         self.store.index.note_entry(path.key.as_bytes().len(), 0);
         path.key.rewind(prefix);
         self.checkpoint.changes += 1;
@@ -186,17 +201,6 @@ impl Target {
             self.add_given(&mut given, (prepared.head.cont, version.oid), stamp, (cred, to))?;
         }
         Ok(given.to)
-    }
-
-    /// Ends a merge under way that has passed an object which is about to be given: what it has left out of that is known by
-    /// whom it was charged to then. One that fails is given up, which is as good.
-    pub(crate) fn end_merge_before(&mut self, cont: ContNo, gifts: impl IntoIterator<Item = Oid>) {
-        let Some(merge) = &self.checkpoint.merge else { return };
-        let mut key = FlatKey::default();
-        if gifts.into_iter().any(|oid| merge.has_passed(key.object(cont, oid).as_bytes())) {
-            // Ignored: whoever needs the merge begins it anew, and is told.
-            let _ended = self.run_to_end(Self::merge_step);
-        }
     }
 }
 

@@ -372,7 +372,7 @@ impl Target {
         let alone = request.participants.len() == 1 && request.participants[0] == self.config.target;
         if alone {
             let gifts = parts.iter().filter(|(_, drafts)| drafts.is_gift()).map(|(oid, _)| *oid);
-            self.end_merge_before(cont, gifts);
+            self.note_gifts(cont, gifts);
         }
         let durability = self.check_prepare(cont, request, parts)?;
         let (body_bytes, need) = room_of(request, parts);
@@ -676,7 +676,7 @@ impl Target {
         self.seek_room(TX_BYTES, Need::Removal);
         if let Some(prepared) = self.txs.prepared.get(&tx) {
             let (cont, gifts) = (prepared.head.cont, prepared.gifts());
-            self.end_merge_before(cont, gifts);
+            self.note_gifts(cont, gifts);
         }
         if self.txs.is_decided(tx) {
             return Ok(self.store.log.last_sequence());

@@ -33,6 +33,8 @@ pub(crate) enum Step {
     Checkpoint,
     Flush,
     Aggregate,
+    /// So many steps of an aggregation.
+    AggregatePart(u32),
     /// Checkpoints and merges, as they are due.
     Work,
     /// An object is charged to a user from now on.
@@ -90,7 +92,11 @@ pub(crate) fn given_script() -> Vec<Step> {
         }
     }
     steps.push(Step::Checkpoint);
-    steps.push(Step::Give(1, 9));
+    // What an aggregation leaves out of the object is given away at each of its steps.
+    for uid in [8, 7, 8, 7, 8, 9] {
+        steps.push(Step::AggregatePart(1));
+        steps.push(Step::Give(1, uid));
+    }
     steps.push(Step::Aggregate);
     steps
 }
@@ -179,6 +185,12 @@ fn run_step(rig: &mut Rig, step: &Step, last: Epoch) -> Result<Option<Epoch>, Er
                 return Ok(None);
             }
         },
+        Step::AggregatePart(count) => {
+            for _ in 0..*count {
+                rig.ask(Verb::Cont(ContVerb::Aggregate(Epoch::MAX)))?;
+            }
+            Ok(None)
+        }
         Step::Work => {
             // A machine that has stopped has no more work to do, whatever the target believes.
             while !rig.drive.power().is_crashed() && rig.target.as_mut().unwrap().step() == Progress::More {}
@@ -196,9 +208,13 @@ fn effect(step: &Step) -> State {
             State::from([((1, *dkey), Some(value.clone())), ((2, *dkey), Some(value.clone()))])
         }
         Step::Remove(dkey) => State::from([((1, *dkey), None)]),
-        Step::Snapshot | Step::Checkpoint | Step::Flush | Step::Aggregate | Step::Work | Step::Give(..) => {
-            State::new()
-        }
+        Step::Snapshot
+        | Step::Checkpoint
+        | Step::Flush
+        | Step::Aggregate
+        | Step::AggregatePart(_)
+        | Step::Work
+        | Step::Give(..) => State::new(),
     }
 }
 

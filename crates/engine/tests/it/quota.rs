@@ -10,7 +10,9 @@ use dolmen_codec::verb::{
 use dolmen_engine::TargetConfig;
 use dolmen_env::sim::CrashPlan;
 use dolmen_env::{Clock as _, Media, Rng};
-use dolmen_types::{Cond, Credentials, Durability, Epoch, Error, Head, Key, TargetNo, TxId};
+use dolmen_types::{
+    Cond, Credentials, Durability, Epoch, Error, Head, Key, ObjectClass, ObjectType, Oid, TargetNo, TxId,
+};
 use smallvec::smallvec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -278,8 +280,12 @@ fn who_is_named_is_charged_in_the_place_of_who_writes() {
 
 /// Gives what there is of an object to a user.
 fn gift(object: u64, uid: u32) -> Mutation<'static> {
+    gift_of(oid(object), uid)
+}
+
+fn gift_of(oid: Oid, uid: u32) -> Mutation<'static> {
     let (dkey, iods, charged) = (Key::new(), smallvec![], Some(uid));
-    Mutation::Update(Update { oid: oid(object), dkey, cond: Cond::NONE, iods, charged })
+    Mutation::Update(Update { oid, dkey, cond: Cond::NONE, iods, charged })
 }
 
 #[test]
@@ -339,6 +345,108 @@ fn what_is_given_is_charged_to_whom_it_is_given_to_or_nothing_is_done() {
         assert_eq!(by_user(&mut rig), [(7, 1000), (8, 2000)]);
         rig.assert_clean();
     }
+}
+
+fn merges(rig: &Rig) -> u64 {
+    rig.target.as_ref().unwrap().background_done().merges
+}
+
+/// An object whose keys come one after the other.
+fn ordered(number: u64) -> Oid {
+    Oid::new(ObjectType::MultiLexical, ObjectClass::S1, 0, number)
+}
+
+/// So many steps into an aggregation that frees something of each of the objects, the last ones of the first of which most was
+/// written twice; `None` if it has ended by then.
+fn in_an_aggregation(media: Media, config: TargetConfig, objects: u64, steps: u32) -> Option<Rig> {
+    let mut rig = Rig::with_config(media, Durability::Power, config);
+    account(&mut rig, quota(0, 0));
+    for first in [0, 1100] {
+        for dkey in first..1500u32 {
+            rig.put(ordered(1), format!("{dkey:05}").as_bytes(), b"a", &[1; 10]).unwrap();
+        }
+        for object in 2..objects {
+            rig.put(ordered(object), b"d", b"a", &[1; 10]).unwrap();
+        }
+        for dkey in 0..1500u32 {
+            rig.put(ordered(objects), format!("{dkey:05}").as_bytes(), b"a", &[1; 10]).unwrap();
+        }
+        rig.ask(Verb::Checkpoint).unwrap();
+    }
+    let is_under_way = (0..steps).all(|_| aggregate_on(&mut rig));
+    is_under_way.then_some(rig)
+}
+
+/// One step of an aggregation; whether there are more.
+fn aggregate_on(rig: &mut Rig) -> bool {
+    let stepped = rig.ask(Verb::Cont(ContVerb::Aggregate(Epoch::MAX))).unwrap();
+    matches!(stepped, Reply::Aggregated { more: true, .. })
+}
+
+#[test]
+fn a_gift_beside_a_merge_waits_for_none_of_its_steps_and_moves_what_that_leaves_out() {
+    for media in [Media::Block, Media::Mapped] {
+        let mut beside = 0;
+        for steps in 0.. {
+            let Some(mut rig) = in_an_aggregation(media, small_config(), 3, steps) else { break };
+            let what = format!("{media:?}, after {steps} steps");
+            let before = merges(&rig);
+            for uid in [7u8, 8] {
+                let merged = merges(&rig);
+                let gifts = vec![gift_of(ordered(1), uid.into()), gift_of(ordered(2), uid.into())];
+                if (steps + u32::from(uid)) % 2 == 0 {
+                    rig.commit(gifts).unwrap();
+                } else {
+                    let tx = prepare_gifts(&mut rig, gifts);
+                    rig.ask(Verb::Commit(tx)).unwrap();
+                }
+                assert_eq!(merges(&rig), merged, "{what}");
+                // What goes on beside it.
+                rig.put(ordered(3), &[uid], b"a", &[2; 10]).unwrap();
+                aggregate_on(&mut rig);
+            }
+            beside += u32::from(merges(&rig) == before);
+            rig.aggregate();
+            rig.assert_clean();
+            rig.aggregate();
+            let given = [(0, 15_020), (8, 15_010)];
+            assert_eq!(by_user(&mut rig), given, "{what}");
+            rig.crash(CrashPlan::None);
+            assert_eq!(by_user(&mut rig), given, "{what}");
+            rig.assert_clean();
+        }
+        assert!(beside > 5, "{beside} of the gifts came beside a merge");
+    }
+}
+
+#[test]
+fn a_merge_notes_so_many_gifts_and_ends_before_the_next() {
+    const OBJECTS: u64 = 400;
+    let mut ended = 0;
+    for steps in 0.. {
+        let Some(mut rig) = in_an_aggregation(Media::Block, tiny(), OBJECTS, steps) else { break };
+        let before = merges(&rig);
+        for object in 2..OBJECTS {
+            rig.commit(vec![gift_of(ordered(object), 7)]).unwrap();
+            ended += u32::from(object > 200 && merges(&rig) == before + 1);
+        }
+        rig.aggregate();
+        rig.assert_clean();
+        rig.aggregate();
+        assert_eq!(by_user(&mut rig), [(0, 30_000), (7, (OBJECTS - 2) * 10)], "after {steps} steps");
+    }
+    assert!(ended > 0, "none has noted as many as it may");
+}
+
+/// Prepares gifts of a transaction in which another target takes part.
+fn prepare_gifts(rig: &mut Rig, mutations: Vec<Mutation<'static>>) -> TxId {
+    rig.clock.advance(1_000_000);
+    let epoch = Epoch::from_unix_ns(rig.clock.now_ns());
+    rig.clock.advance(1_000_000);
+    let (tx, leader) = (TxId { client: 9, begin: epoch }, TargetNo(0));
+    let participants = smallvec![leader, TargetNo(1)];
+    rig.ask(Verb::Prepare(Prepare { tx, epoch, leader, participants, mutations })).unwrap();
+    tx
 }
 
 fn put(dkey: &[u8], fill: u8) -> Mutation<'static> {
