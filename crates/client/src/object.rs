@@ -120,11 +120,18 @@ impl Object {
 
     /// Has what there is of the object charged to whom [`Object::charged_to`] names, from the commit of a transaction on: all of its
     /// versions on all targets, also those that only snapshots show. What is written later is charged as that says. An engine
-    /// that does not heed the name leaves it as it is.
+    /// that does not heed the name leaves it as it is. Where an engine of the object does not know gifts, all do.
     ///
     /// # Errors
-    /// `NoPermission` in a snapshot; `TxRestart`. The commit's: `QuotaLimit` where there is no room for it, and nothing is done.
+    /// `NoPermission` in a snapshot; `TxRestart`; `Unreachable` if an engine of it is not there. The commit's: `QuotaLimit` where
+    /// there is no room for it, and nothing is done.
     pub fn give(&self, tx: &Tx) -> Result<()> {
+        let core = self.cont.core();
+        for target in self.targets(core.map())? {
+            if !core.transport().takes_gifts(target)? {
+                return Ok(());
+            }
+        }
         tx.change(self, &[Staged::Give]).map(drop)
     }
 

@@ -76,6 +76,17 @@ struct Said {
     now: Epoch,
 }
 
+impl Parts {
+    /// Whether the engine with a target understands that an object is given to somebody.
+    ///
+    /// # Errors
+    /// `Unreachable` if that is not known.
+    pub(crate) fn takes_gifts(&self, target: TargetNo) -> Result<bool> {
+        let part = self.parts.iter().find(|part| part.targets.contains(&target.0));
+        part.map_or(Ok(true), |part| part.to.takes_gifts(target))
+    }
+}
+
 /// Evictions of containers, oldest first.
 type Untold = BTreeMap<ContNo, VecDeque<Eviction>>;
 

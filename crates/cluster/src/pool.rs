@@ -674,6 +674,10 @@ impl<T: TargetStore> Transport for Pool<T> {
         }
     }
 
+    fn takes_gifts(&self, target: TargetNo) -> Result<bool> {
+        self.targets.parts().takes_gifts(target)
+    }
+
     fn open_queue(&self) -> Result<QueueId> {
         let mut queues = self.queues.write().unwrap_or_else(PoisonError::into_inner);
         let at = queues.iter().position(Option::is_none).unwrap_or(queues.len());

@@ -151,6 +151,14 @@ pub trait Transport: Send + Sync {
         requests.into_iter().map(ask).collect()
     }
 
+    /// Whether the engine that has a target understands that what there is of an object is given to somebody.
+    ///
+    /// # Errors
+    /// `Unreachable` if that engine, of which it is not known, is not there.
+    fn takes_gifts(&self, _target: TargetNo) -> Result<bool, Error> {
+        Ok(true)
+    }
+
     /// Takes note of an epoch that a client has seen at another engine: transactions begin above it.
     fn saw(&self, _epoch: Epoch) {}
 

@@ -13,7 +13,7 @@ use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
 use dolmen_env::{Clock, RealClock};
 use dolmen_local::LocalPool;
 use dolmen_net::server::Holders;
-use dolmen_types::{Epoch, Error, Head, Invalid, PoolMap, Result, Uuid};
+use dolmen_types::{Epoch, Error, Head, Invalid, PoolMap, Result, TargetNo, Uuid};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
 /// How long what is under way may take to end when a pool is taken: longer than a device or another engine needs, less than
@@ -338,6 +338,10 @@ impl Transport for Lease {
         let _seen = self.with((), |pool, ()| pool.saw(epoch));
     }
 
+    fn takes_gifts(&self, target: TargetNo) -> Result<bool> {
+        self.with((), |pool, ()| pool.takes_gifts(target)).unwrap_or_else(|((), error)| Err(error))
+    }
+
     fn close_queue(&self, queue: QueueId) {
         self.waiting().retain(|(_, of, _)| *of != queue);
         if let Some(pool) = &*self.held() {
@@ -380,6 +384,10 @@ impl Transport for Alone {
 
     fn saw(&self, epoch: Epoch) {
         self.0.saw(epoch);
+    }
+
+    fn takes_gifts(&self, target: TargetNo) -> Result<bool> {
+        self.0.takes_gifts(target)
     }
 
     fn close_queue(&self, queue: QueueId) {

@@ -17,7 +17,7 @@ use dolmen_codec::pool::{ContHandle, PoolReply, PoolVerb};
 use dolmen_codec::{Answer, Ask, Outcome, Progress, QueueId, Request, Transport};
 use dolmen_engine::Recovery;
 use dolmen_env::{RealRoot, come_behind, group_principal, owner_of, spawn, user_principal};
-use dolmen_types::{Epoch, PoolMap, PropId, PropValue, Uuid};
+use dolmen_types::{Epoch, PoolMap, PropId, PropValue, TargetNo, Uuid};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -259,6 +259,10 @@ impl Transport for LocalPool {
 
     fn saw(&self, epoch: Epoch) {
         self.pool().saw(epoch);
+    }
+
+    fn takes_gifts(&self, target: TargetNo) -> dolmen_types::Result<bool> {
+        self.pool().takes_gifts(target)
     }
 
     fn close_queue(&self, queue: QueueId) {

@@ -65,6 +65,9 @@ pub const FEATURE_QUOTA: u64 = 128;
 /// A feature of an engine: writes may say whom they are charged to ([`Update::charged`](crate::verb::Update::charged)), and engines
 /// have shares of limits ([`PoolVerb::Share`]). Who does not say it closes the connection on which that is said.
 pub const FEATURE_CHARGED: u64 = 256;
+/// A feature of an engine: what it has of an object can be given to somebody, by an update without values
+/// ([`Update::iods`](crate::verb::Update::iods)). Who does not say it refuses that as invalid.
+pub const FEATURE_GIFTS: u64 = 512;
 /// A feature of an engine: files of containers can be used by way of it ([`PoolVerb::Files`](crate::pool::PoolVerb::Files)). Who
 /// does not say it closes the connection on which that is asked.
 pub const FEATURE_FILES: u64 = 64;
@@ -195,6 +198,12 @@ impl Welcome {
     #[must_use]
     pub fn knows_charged(&self) -> bool {
         self.features & FEATURE_CHARGED != 0
+    }
+
+    /// Whether who says this understands that an object is given to somebody.
+    #[must_use]
+    pub fn knows_gifts(&self) -> bool {
+        self.features & FEATURE_GIFTS != 0
     }
 
     /// Encodes the record.

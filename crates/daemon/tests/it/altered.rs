@@ -682,6 +682,13 @@ pub(crate) fn in_place_of(socket: &Path) -> Alterer {
     put_before(socket, |hello| hello.ring_bytes = 0)
 }
 
+/// The same with an engine of which others do not hear that it knows this.
+pub(crate) fn who_hides(socket: &Path, features: u64) -> Alterer {
+    let alterer = in_place_of(socket);
+    alterer.plan().hidden = features;
+    alterer
+}
+
 /// The same with an engine that speaks, with whoever comes to it, no version but the first.
 pub(crate) fn of_the_version_before(socket: &Path) -> Alterer {
     put_before(socket, |hello| (hello.ring_bytes, hello.version_max) = (0, Version::One.number()))

@@ -1,24 +1,31 @@
 //! Systems whose engines are of two releases: one speaks the version of the wire before with all who come to it.
 
-use crate::altered::{Alterer, of_the_version_before};
+use crate::altered::{Alterer, of_the_version_before, who_hides};
 use crate::common::pool;
 use crate::parted::{ANNA, all_are, being, open_sockets, read, written};
 use crate::ranks::{Engines, spread_object};
-use dolmen_client::{At, Whose};
+use dolmen_client::{At, Container, Whose};
 use dolmen_codec::pool::ContName;
-use dolmen_codec::wire::{PoolAccess, PoolName, SystemVerb, Version};
+use dolmen_codec::wire::{FEATURE_GIFTS, PoolAccess, PoolName, SystemVerb, Version};
+use dolmen_dfs::{Dfs, Follow, FormatOptions, MountOptions, OpenOptions};
 use dolmen_env::{Address, user_id};
 use dolmen_net::client::{Door, Link, LinkOptions};
-use dolmen_types::{Error, Head, Label, Props};
+use dolmen_types::{Epoch, Error, Head, Label, Props};
+use std::path::Path;
 
 /// Two engines, some of the release before, with a pool: the first has its service, the other a part.
 fn engines(old: &[u32]) -> (Engines, Vec<Alterer>) {
+    engines_behind(old, &of_the_version_before)
+}
+
+/// The same with something else in the place of some.
+fn engines_behind(old: &[u32], put: &dyn Fn(&Path) -> Alterer) -> (Engines, Vec<Alterer>) {
     let engines = Engines::start(2);
     let mut alterers = Vec::new();
     for rank in [0, 1] {
         if old.contains(&rank) {
             let Address::Unix(socket) = engines.address(rank) else { panic!("it is a socket") };
-            alterers.push(of_the_version_before(&socket));
+            alterers.push(put(&socket));
         }
         // What the other has connected to before is left behind.
         if !old.contains(&(1 - rank)) || rank == 0 {
@@ -80,4 +87,40 @@ fn a_part_whose_service_is_of_the_version_before_lets_in_whom_it_asks_nothing_ab
     let anna = being(ANNA, link);
     assert_eq!(open(&anna), Err(Error::Unreachable { rank: 0 }), "nobody tells the part what lists say");
     engines.assert_sound();
+}
+
+/// Bytes and files of a user.
+fn charge_of(cont: &Container, uid: u32) -> (u64, u64) {
+    cont.aggregate(Epoch::ZERO).unwrap();
+    let users = cont.quota().unwrap().users;
+    users.iter().find(|user| user.uid == uid).map_or((0, 0), |user| (user.used.bytes, user.used.files))
+}
+
+#[test]
+fn contents_are_given_where_all_engines_know_that_and_stay_where_they_are_else() {
+    let (first, second) = (4_200_007, 4_200_008);
+    for old in [&[][..], &[0], &[1], &[0, 1]] {
+        let (engines, alterers) = engines_behind(old, &|socket| who_hides(socket, FEATURE_GIFTS));
+        let admin = pool(&engines.link(0), "p");
+        let label = Label::new("files").unwrap();
+        admin.create_container(Some(label.clone()), Dfs::container_props()).unwrap();
+        let cont = admin.open_container(&ContName::Label(label)).unwrap();
+        Dfs::format(&cont, &FormatOptions::default()).unwrap();
+        let fs = Dfs::mount(&cont, &MountOptions::default()).unwrap();
+        let file = fs.open("/file", &OpenOptions::CREATE).unwrap();
+        fs.chown("/file", Some(first), None, Follow::No).unwrap();
+        for chunk in 0..8_u64 {
+            file.write_at(chunk << 20, &[7; 1000]).unwrap();
+        }
+        assert_eq!(charge_of(&cont, first), (8000, 1), "{old:?}");
+        // As when the connections have ended since.
+        alterers.iter().for_each(Alterer::end_all);
+        fs.chown("/file", Some(second), None, Follow::No).unwrap();
+        let stat = fs.stat("/file").unwrap();
+        assert_eq!((stat.uid, stat.size_bytes), (second, (7 << 20) + 1000), "{old:?}");
+        let expected = if old.is_empty() { [(0, 0), (8000, 1)] } else { [(8000, 0), (0, 1)] };
+        assert_eq!([charge_of(&cont, first), charge_of(&cont, second)], expected, "{old:?}");
+        file.close().unwrap();
+        engines.assert_sound();
+    }
 }

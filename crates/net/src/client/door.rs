@@ -8,7 +8,7 @@ use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolVerb};
 use dolmen_codec::wire::{PoolConnection, SystemVerb};
 use dolmen_codec::{Ask, Lease, Outcome, QueueId, Request, Transport, Way, now};
 use dolmen_env::Address;
-use dolmen_types::{ContNo, Head, PropId, Result, Uuid};
+use dolmen_types::{ContNo, Head, PropId, Result, TargetNo, Uuid};
 
 /// What one engine has of a pool, as a `Transport`. `Send` and `Sync`; it is left when it is dropped.
 pub struct Door {
@@ -186,6 +186,10 @@ impl Transport for Door {
 
     fn call_all(&self, requests: Vec<(Request<'static>, bool)>) -> Vec<(Outcome, Option<Lease>)> {
         self.link.call_all(self.pool, requests)
+    }
+
+    fn takes_gifts(&self, _target: TargetNo) -> Result<bool> {
+        self.link.takes_gifts()
     }
 
     fn open_queue(&self) -> Result<QueueId> {

@@ -301,6 +301,19 @@ impl Link {
         self.look(|state| state.session.as_ref().map(|session| session.welcome.clone()))?
     }
 
+    /// Whether the engine understands that an object is given to somebody.
+    ///
+    /// # Errors
+    /// `Unreachable` if there is no connection and none can be made.
+    pub(super) fn takes_gifts(&self) -> Result<bool> {
+        let knows = || self.welcome().map(|welcome| welcome.knows_gifts());
+        if let Some(knows) = knows() {
+            return Ok(knows);
+        }
+        self.ask_system(&Head::default(), &SystemVerb::Ping)?;
+        knows().ok_or_else(|| self.inner.unreachable())
+    }
+
     /// Asks the daemon. A pool that it opens is left at once, and none is left that a [`Door`](super::Door) leads to.
     ///
     /// # Errors

@@ -550,6 +550,19 @@ impl Transport for Remote {
         self.spread.is_none()
     }
 
+    /// What is given is asked of the service's engine, which hands it on.
+    fn takes_gifts(&self, target: TargetNo) -> Result<bool> {
+        if !self.home.takes_gifts(target)? {
+            return Ok(false);
+        }
+        match self.spread.as_ref().and_then(|spread| Some((spread, spread.place(target)?))) {
+            None => Ok(true),
+            Some((spread, at)) => {
+                until(|| spread.others[at].reach(&self.home, ContNo(0)))?.takes_gifts(target)
+            }
+        }
+    }
+
     fn call_all(&self, requests: Vec<(Request<'static>, bool)>) -> Vec<(Outcome, Option<Lease>)> {
         match &self.spread {
             None => self.home.call_all(requests),
