@@ -584,6 +584,9 @@ impl Core {
             }
             match outcome.result {
                 Ok(answer) => return Ok(answer),
+                Err(Error::StaleMap { .. }) if repeats < STALE_REPEATS_MAX && self.has_round() => {
+                    self.query_in_round(map.version).await?;
+                }
                 Err(Error::StaleMap { .. }) if repeats < STALE_REPEATS_MAX => {
                     self.query_later().await?;
                 }
@@ -620,18 +623,28 @@ impl Core {
         self.queried(self.ask_later(|| self.map_question(), None).await?)
     }
 
-    fn map_question(&self) -> Request<'static> {
+    pub(crate) fn map_question(&self) -> Request<'static> {
         let head = self.head(self.read_id(), self.map().version);
         Request { token: 0, head, ask: Ask::Pool(PoolVerb::Query) }
     }
 
     fn queried(&self, outcome: Outcome) -> Result<PoolInfo> {
+        self.take_map(&outcome.result)?;
         match outcome.result? {
-            Answer::Pool(PoolReply::Pool(info)) => {
-                self.map.fetch_max(MapView::of(&info).pack(), Ordering::AcqRel);
-                Ok(info)
-            }
+            Answer::Pool(PoolReply::Pool(info)) => Ok(info),
             Answer::Pool(_) | Answer::Target(_) => Err(unexpected()),
+        }
+    }
+
+    /// Takes over a map that was asked for.
+    pub(crate) fn take_map(&self, result: &Result<Answer>) -> Result<()> {
+        match result {
+            Ok(Answer::Pool(PoolReply::Pool(info))) => {
+                self.map.fetch_max(MapView::of(info).pack(), Ordering::AcqRel);
+                Ok(())
+            }
+            Ok(_) => Err(unexpected()),
+            Err(error) => Err(error.clone()),
         }
     }
 

@@ -1,7 +1,8 @@
 //! Operations of several requests each, side by side in one thread: what all of them ask next goes out at once, so that together they
 //! take as many round trips as the longest of them alone.
 //!
-//! Invariants: a round belongs to one client and one thread; what was asked in a round is answered before anything is polled again.
+//! Invariants: a round belongs to one client and one thread; what was asked in a round is answered before anything is polled again; the
+//! pool's map is asked for once in it, however many need it.
 
 use crate::client::Core;
 use crate::gathered::Gathered;
@@ -10,6 +11,7 @@ use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::Poll;
 use dolmen_codec::{Lease, Outcome, Request, give_way, step};
+use dolmen_types::Result;
 
 /// So many requests of a round: what more is asked waits for the next one. Their answers take a MiB, or 40 MiB where each has as many
 /// extents as there may be in one.
@@ -23,6 +25,8 @@ struct Round {
     of: *const Core,
     asked: Vec<(Request<'static>, bool)>,
     answers: Vec<Option<Answered>>,
+    /// Which of what is asked is the question for the pool's map.
+    map_place: Option<usize>,
 }
 
 thread_local! {
@@ -85,7 +89,7 @@ impl Core {
     pub(crate) fn together<T>(&self, operation: impl Future<Output = T>) -> T {
         let (mut operation, mut answers) = (pin!(operation), Vec::new());
         loop {
-            let round = Round { of: self, asked: Vec::new(), answers };
+            let round = Round { of: self, asked: Vec::new(), answers, map_place: None };
             let mut restores = Restores(Some(put(Some(round))));
             let polled = step(&mut operation);
             let round = put(restores.0.take().expect("set above, and taken here alone"));
@@ -106,15 +110,41 @@ impl Core {
         with_round(self, |_| ()).is_some()
     }
 
+    /// Asks for the pool's map in the round, once for all who need it there, and takes it over; unless it is newer by then than
+    /// `version`.
+    pub(crate) async fn query_in_round(&self, version: u32) -> Result<()> {
+        self.has_room_in_round().await;
+        if self.map().version > version {
+            return Ok(());
+        }
+        let question = self.map_question();
+        let place = with_round(self, |round| {
+            *round.map_place.get_or_insert_with(|| {
+                round.asked.push((question, false));
+                round.asked.len() - 1
+            })
+        });
+        give_way().await;
+        let told = with_round(self, |round| {
+            let (outcome, _) = round.answers.get(place?)?.as_ref()?;
+            Some(self.take_map(&outcome.result))
+        });
+        told.flatten().expect("a round is answered before anybody in it is polled again")
+    }
+
+    async fn has_room_in_round(&self) {
+        while with_round(self, |round| round.asked.len()).is_some_and(|asked| asked >= ROUND_MAX) {
+            give_way().await;
+        }
+    }
+
     /// Asks in the round, with a lease if there is a place for it.
     pub(crate) async fn ask_in_round(
         &self,
         make: impl FnOnce() -> Request<'static>,
         gathered: Option<&Gathered>,
     ) -> Outcome {
-        while with_round(self, |round| round.asked.len()).is_some_and(|asked| asked >= ROUND_MAX) {
-            give_way().await;
-        }
+        self.has_room_in_round().await;
         let request = make();
         let place = with_round(self, |round| {
             round.asked.push((request, gathered.is_some()));

@@ -17,6 +17,7 @@ mod evictions;
 mod files;
 #[expect(unsafe_code, reason = "what a forked child may do is tested in one")]
 mod forks;
+mod gifts;
 mod given_back;
 mod guests;
 mod hostile;

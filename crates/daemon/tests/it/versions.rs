@@ -90,7 +90,7 @@ fn a_part_whose_service_is_of_the_version_before_lets_in_whom_it_asks_nothing_ab
 }
 
 /// Bytes and files of a user.
-fn charge_of(cont: &Container, uid: u32) -> (u64, u64) {
+pub(crate) fn charge_of(cont: &Container, uid: u32) -> (u64, u64) {
     cont.aggregate(Epoch::ZERO).unwrap();
     let users = cont.quota().unwrap().users;
     users.iter().find(|user| user.uid == uid).map_or((0, 0), |user| (user.used.bytes, user.used.files))

@@ -8,7 +8,7 @@ use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolVerb};
 use dolmen_codec::wire::{PoolConnection, SystemVerb};
 use dolmen_codec::{Ask, Lease, Outcome, QueueId, Request, Transport, Way, now};
 use dolmen_env::Address;
-use dolmen_types::{ContNo, Head, PropId, Result, TargetNo, Uuid};
+use dolmen_types::{ContNo, Error, Head, PropId, Result, TargetNo, Uuid};
 
 /// What one engine has of a pool, as a `Transport`. `Send` and `Sync`; it is left when it is dropped.
 pub struct Door {
@@ -64,6 +64,11 @@ impl Door {
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let is_socket = |door: &Self| matches!(door.link.way().0, Address::Unix(_));
         is_socket(self) == is_socket(other)
+    }
+
+    /// Sends a read of the present whose outcome goes to a queue, with a lease.
+    pub(super) fn submit_leased(&self, queue: QueueId, request: Request<'static>) {
+        self.link.submit_leased(self.pool, queue, request);
     }
 
     /// Asks, on a queue for that alone.
@@ -189,7 +194,13 @@ impl Transport for Door {
     }
 
     fn takes_gifts(&self, _target: TargetNo) -> Result<bool> {
-        self.link.takes_gifts()
+        let knows = || self.link.welcome().map(|welcome| welcome.knows_gifts());
+        if let Some(knows) = knows() {
+            return Ok(knows);
+        }
+        // Over a connection that is made anew.
+        self.link.ask_system(&Head::default(), &SystemVerb::Ping)?;
+        knows().ok_or(Error::Unreachable { rank: self.link.rank() })
     }
 
     fn open_queue(&self) -> Result<QueueId> {

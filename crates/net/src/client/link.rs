@@ -51,6 +51,7 @@ use leases::Leases;
 pub use leases::Pushes;
 use silence::Silence;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+pub(super) use together::UNDER_WAY_MAX;
 use turns::Turns;
 
 /// Queues of one process at one engine: one for each thread of a large node.
@@ -162,6 +163,8 @@ pub(super) struct State {
 #[derive(Default)]
 struct Queue {
     done: Vec<Outcome>,
+    /// Of answers that came with one, by their tokens.
+    leases: Vec<(u64, Lease)>,
     under_way: usize,
     is_closed: bool,
 }
@@ -301,19 +304,6 @@ impl Link {
         self.look(|state| state.session.as_ref().map(|session| session.welcome.clone()))?
     }
 
-    /// Whether the engine understands that an object is given to somebody.
-    ///
-    /// # Errors
-    /// `Unreachable` if there is no connection and none can be made.
-    pub(super) fn takes_gifts(&self) -> Result<bool> {
-        let knows = || self.welcome().map(|welcome| welcome.knows_gifts());
-        if let Some(knows) = knows() {
-            return Ok(knows);
-        }
-        self.ask_system(&Head::default(), &SystemVerb::Ping)?;
-        knows().ok_or_else(|| self.inner.unreachable())
-    }
-
     /// Asks the daemon. A pool that it opens is left at once, and none is left that a [`Door`](super::Door) leads to.
     ///
     /// # Errors
@@ -353,7 +343,7 @@ impl Link {
     }
 
     pub(super) fn submit(&self, pool: PoolRef, queue: QueueId, request: Request<'static>) {
-        self.inner.submit(pool, queue.0 as usize, request);
+        self.inner.submit(pool, queue.0 as usize, request, false);
     }
 
     pub(super) fn flush(&self) {
@@ -565,7 +555,7 @@ impl Inner {
     }
 
     /// Never waits: what cannot be sent now is sent when somebody asks for answers.
-    fn submit(&self, pool: PoolRef, queue: usize, mut request: Request<'static>) {
+    fn submit(&self, pool: PoolRef, queue: usize, mut request: Request<'static>, wants_lease: bool) {
         let token = request.token;
         if self.mark.is_forked() {
             return self.refused().push((queue, request.refused(self.unreachable())));
@@ -596,9 +586,10 @@ impl Inner {
             attached.evicts(*cont);
         }
         let deadline_ns = self.deadline(&request.head);
-        let plan = plan_of(&request.ask);
+        let (plan, wanted) = (plan_of(&request.ask), Wanted::of(&request.ask, wants_lease));
         let waiter = Waiter::Queue { queue, token, pool, request: Some(Box::new(request)) };
         let id = state.requests.begin(waiter, plan, None, deadline_ns);
+        state.requests.of_mut(id).expect("begun above").lease = wanted;
         if state.session.is_none() || !state.output.is_empty() {
             state.has_unsent = true;
             let is_late = close.is_some() && state.session.is_none();

@@ -8,7 +8,7 @@ use super::session::Handles;
 use super::slot::SlotOn;
 use crate::slots::Slots;
 use dolmen_codec::wire::{FetchPlan, FetchedPart, Gathered, PoolConnection, Push, SystemReply, SystemVerb};
-use dolmen_codec::{Answer, Lease, Request};
+use dolmen_codec::{Answer, Ask, Lease, Request};
 use dolmen_types::{ContNo, Head, IoBuf, Result};
 
 /// Bits of a token that are its place: a client has fewer requests under way.
@@ -72,6 +72,16 @@ pub(super) enum Wanted {
     Yes { cont: ContNo, sent_ns: u64 },
     /// It was.
     Has(Lease),
+}
+
+impl Wanted {
+    /// What a question has that is to be answered with a lease, or is not.
+    pub(super) fn of(ask: &Ask<'_>, wants_lease: bool) -> Self {
+        match ask {
+            Ask::Target(_, cont, _) if wants_lease => Self::Yes { cont: *cont, sent_ns: 0 },
+            _ => Self::No,
+        }
+    }
 }
 
 /// How far a request has come.

@@ -2,7 +2,7 @@
 //! that is not there when the pool is opened is tried again when it is asked.
 
 use super::door::Door;
-use super::link::Link;
+use super::link::{Link, UNDER_WAY_MAX};
 use super::other::Other;
 use super::reach;
 use crate::slots::Slots;
@@ -14,7 +14,7 @@ use dolmen_codec::verb::Reply;
 use dolmen_codec::wire::{FEATURE_CHANGE, PoolAccess, PoolConnection, PoolName, RankInfo, SystemVerb};
 use dolmen_codec::{Answer, Ask, Lease, Outcome, QueueId, Request, Transport, Way, now};
 use dolmen_types::{ContNo, Error, Head, Label, PoolMap, Result, TargetNo};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Looks at several connections before a thread that waits rests between two of them.
@@ -42,6 +42,9 @@ struct Spread {
     queues: Mutex<Slots<Arc<Queue>>>,
 }
 
+/// A request, and whether it is to be answered with a lease.
+type Wanting = (Request<'static>, bool);
+
 /// A completion queue at all engines.
 struct Queue {
     home: QueueId,
@@ -57,7 +60,7 @@ struct Queue {
 #[derive(Default)]
 struct Waiting {
     /// Requests that cannot be sent yet, and to whom.
-    unsent: Vec<(usize, Request<'static>)>,
+    unsent: Vec<(usize, Wanting)>,
     /// Containers that are open where the pool's service is, and not yet elsewhere, with what is answered then.
     opening: Vec<(Opening, Outcome)>,
 }
@@ -241,29 +244,90 @@ impl Spread {
         }
         let Ask::Target(target, ..) = &request.ask else { return home.submit(queue.home, request) };
         let Some(at) = self.place(*target) else { return home.submit(queue.home, request) };
-        if let Some(request) = self.send(home, &queue, at, request) {
-            queue.waiting().unsent.push((at, request));
+        self.submit_at(home, &queue, Some(at), (request, false));
+    }
+
+    /// Sends a request to where its target is.
+    fn submit_at(&self, home: &Door, queue: &Queue, at: Option<usize>, asked: Wanting) {
+        match at {
+            None => submit(home, queue.home, asked),
+            Some(at) => {
+                let unsent = self.send(home, queue, at, asked);
+                queue.waiting().unsent.extend(unsent.map(|asked| (at, asked)));
+            }
         }
     }
 
-    /// Asks several, those of one engine at once.
-    fn call_all(
+    /// Asks several, of which all engines have theirs at once; what one of them does not answer keeps no other's answers back.
+    fn call_all(&self, home: &Door, requests: Vec<Wanting>) -> Vec<(Outcome, Option<Lease>)> {
+        let place = |(request, _): &Wanting| match &request.ask {
+            Ask::Target(target, ..) => self.place(*target),
+            Ask::Pool(_) => None,
+        };
+        let places: Vec<Option<usize>> = requests.iter().map(place).collect();
+        let is_one = places.windows(2).all(|two| two[0] == two[1]);
+        if is_one {
+            return self.call_each(home, requests, &places);
+        }
+        // Without a queue left, one after the other.
+        let Ok(id) = self.open_queue(home) else { return self.call_each(home, requests, &places) };
+        let answers = self.call_several(home, id, (requests, &places));
+        self.close_queue(home, id);
+        answers
+    }
+
+    /// Asks several engines at once, on a queue for that alone: each has so many under way as one alone would have.
+    fn call_several(
         &self,
         home: &Door,
-        requests: Vec<(Request<'static>, bool)>,
+        id: QueueId,
+        (requests, places): (Vec<Wanting>, &[Option<usize>]),
+    ) -> Vec<(Outcome, Option<Lease>)> {
+        let tokens: Vec<u64> = requests.iter().map(|(request, _)| request.token).collect();
+        let mut answers: Vec<Option<Outcome>> = requests.iter().map(|_| None).collect();
+        let mut leases: Vec<Option<Lease>> = requests.iter().map(|_| None).collect();
+        let mut left: BTreeMap<Option<usize>, (usize, VecDeque<Wanting>)> = BTreeMap::new();
+        for (number, (request, wants_lease)) in requests.into_iter().enumerate() {
+            let request = Request { token: number as u64, ..request };
+            left.entry(places[number]).or_default().1.push_back((request, wants_lease));
+        }
+        let Some(queue) = self.queue(id) else { unreachable!("opened for this alone") };
+        let (mut done, mut unanswered) = (Vec::new(), tokens.len());
+        while unanswered > 0 {
+            for (at, (under_way, left)) in &mut left {
+                let room = UNDER_WAY_MAX.saturating_sub(*under_way).min(left.len());
+                *under_way += room;
+                left.drain(..room).for_each(|asked| self.submit_at(home, &queue, *at, asked));
+            }
+            self.poll(home, id, true, &mut done);
+            for outcome in done.drain(..) {
+                let number = place_of(outcome.token);
+                left.get_mut(&places[number]).expect("asked there").0 -= 1;
+                answers[number] = Some(Outcome { token: tokens[number], ..outcome });
+                unanswered -= 1;
+            }
+        }
+        let taken = self.ends(home, &queue).flat_map(|(door, id)| door.link().take_leases(id));
+        taken.for_each(|(number, lease)| leases[place_of(number)] = Some(lease));
+        let answers = answers.into_iter().map(|answer| answer.expect("all of them are answered"));
+        answers.zip(leases).collect()
+    }
+
+    /// Asks several, those of one engine at once.
+    fn call_each(
+        &self,
+        home: &Door,
+        requests: Vec<Wanting>,
+        places: &[Option<usize>],
     ) -> Vec<(Outcome, Option<Lease>)> {
         let mut answers: Vec<Option<(Outcome, Option<Lease>)>> = requests.iter().map(|_| None).collect();
         let mut parts: BTreeMap<Option<usize>, (Vec<usize>, Vec<_>)> = BTreeMap::new();
-        for (place, asked) in requests.into_iter().enumerate() {
-            let at = match &asked.0.ask {
-                Ask::Target(target, ..) => self.place(*target),
-                Ask::Pool(_) => None,
-            };
-            let (places, part) = parts.entry(at).or_default();
-            places.push(place);
+        for (number, asked) in requests.into_iter().enumerate() {
+            let (numbers, part) = parts.entry(places[number]).or_default();
+            numbers.push(number);
             part.push(asked);
         }
-        for (at, (places, part)) in parts {
+        for (at, (numbers, part)) in parts {
             let reached = match (at, part.first()) {
                 (Some(at), Some((first, _))) => until(|| self.reach(home, at, &first.ask)),
                 _ => Ok(home),
@@ -274,25 +338,19 @@ impl Spread {
                     part.into_iter().map(|(asked, _)| (asked.refused(error.clone()), None)).collect()
                 }
             };
-            for (place, answer) in places.into_iter().zip(told) {
-                answers[place] = Some(answer);
+            for (number, answer) in numbers.into_iter().zip(told) {
+                answers[number] = Some(answer);
             }
         }
         answers.into_iter().map(|answer| answer.expect("each request is in one part")).collect()
     }
 
     /// Sends a request to another engine; gives it back if that is to be tried again.
-    fn send(
-        &self,
-        home: &Door,
-        queue: &Queue,
-        at: usize,
-        request: Request<'static>,
-    ) -> Option<Request<'static>> {
-        let Poll::Ready(reached) = self.reach(home, at, &request.ask) else { return Some(request) };
+    fn send(&self, home: &Door, queue: &Queue, at: usize, asked: Wanting) -> Option<Wanting> {
+        let Poll::Ready(reached) = self.reach(home, at, &asked.0.ask) else { return Some(asked) };
         match reached.and_then(|door| Ok((door, queue.at(at, door)?))) {
-            Ok((door, queue)) => door.submit(queue, request),
-            Err(error) => queue.failed().push(request.refused(error)),
+            Ok((door, queue)) => submit(door, queue, asked),
+            Err(error) => queue.failed().push(asked.0.refused(error)),
         }
         None
     }
@@ -339,7 +397,7 @@ impl Spread {
             return 0;
         }
         let unsent = core::mem::take(&mut waiting.unsent);
-        let send = |(at, request)| Some((at, self.send(home, queue, at, request)?));
+        let send = |(at, asked)| Some((at, self.send(home, queue, at, asked)?));
         waiting.unsent = unsent.into_iter().filter_map(send).collect();
         waiting.unsent.len()
     }
@@ -458,6 +516,18 @@ impl Queue {
 
     fn failed(&self) -> MutexGuard<'_, Vec<Outcome>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of a request among those of its call, which is its token meanwhile.
+fn place_of(token: u64) -> usize {
+    usize::try_from(token).expect("it was a place")
+}
+
+fn submit(door: &Door, queue: QueueId, (request, wants_lease): Wanting) {
+    match wants_lease {
+        true => door.submit_leased(queue, request),
+        false => door.submit(queue, request),
     }
 }
 

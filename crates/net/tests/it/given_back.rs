@@ -40,7 +40,7 @@ pub(crate) fn ask(verb: PoolVerb<'static>) -> Request<'static> {
     Request { token: 1, head: Head::default(), ask: Ask::Pool(verb) }
 }
 
-fn open_verb() -> PoolVerb<'static> {
+pub(crate) fn open_verb() -> PoolVerb<'static> {
     PoolVerb::ContOpen(ContName::Uuid(uuid("c")), OpenFor::Any)
 }
 

@@ -1,5 +1,5 @@
 //! The rings in all orders that two processors may see; who comes and says nothing; daemons that answer what they like, or when
-//! they are told to, an epoch that goes while it is read, and whose turn it is of many who ask for much; daemons that are started when nobody serves.
+//! they are told to, rounds over several of them, an epoch that goes while it is read, and whose turn it is of many who ask for much; daemons that are started when nobody serves.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -11,5 +11,6 @@ mod obedient;
 mod orders;
 mod silent;
 mod started;
+mod together;
 mod turns;
 mod wrong;

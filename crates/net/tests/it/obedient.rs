@@ -7,13 +7,14 @@ use dolmen_codec::pool::{ContHandle, PoolInfo, PoolReply, PoolVerb};
 use dolmen_codec::verb::{FetchedIod, Reply, Verb};
 use dolmen_codec::wire::{
     Asked, FetchPlan, HELLO_BYTES, Hello, PAYLOAD_SUM_BYTES, PoolConnection, PoolName, PoolSlot,
-    REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, ReplyTo, RequestHeader, SystemReply, SystemVerb,
-    Version, Welcome, decode_request_owned, decode_system_request, encode_reply, encode_system_reply,
+    REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, RankInfo, ReplyHeader, ReplyTo, RequestHeader, SystemReply,
+    SystemVerb, Version, Welcome, decode_request_owned, decode_system_request, encode_reply,
+    encode_system_reply,
 };
 use dolmen_codec::{Answer, Ask};
 use dolmen_env::{Address, Waiter};
 use dolmen_net::client::{Link, LinkOptions};
-use dolmen_types::{ContNo, Epoch, Error, IoBuf, PoolMap, Props, Uuid, crc32c};
+use dolmen_types::{ContNo, Epoch, Error, IoBuf, PoolMap, Props, TargetInfo, TargetState, Uuid, crc32c};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -57,6 +58,10 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
+    /// Which engine of its system it is, and all of these, each of which has one target of each pool; empty if it is the only one
+    /// and has none.
+    rank: u32,
+    ranks: Vec<RankInfo>,
     log: Vec<String>,
     /// Whose answers are kept back, and those that are.
     held: Vec<String>,
@@ -86,6 +91,28 @@ fn name_of(name: &PoolName) -> String {
 }
 
 impl Double {
+    /// The engines of one system.
+    pub(crate) fn start_several(count: u32) -> Vec<Self> {
+        let all: Vec<Self> = (0..count).map(|_| Self::start()).collect();
+        let info = |(rank, double): (u32, &Self)| RankInfo {
+            rank,
+            uuid: Uuid::nil(),
+            addresses: vec![format!("unix:{}", double.at.display())],
+        };
+        let ranks: Vec<RankInfo> = (0..).zip(&all).map(info).collect();
+        for (rank, double) in (0..).zip(&all) {
+            let mut state = double.shared.lock();
+            (state.rank, state.ranks) = (rank, ranks.clone());
+        }
+        all
+    }
+
+    /// Ends all connections, and takes no more.
+    pub(crate) fn go_away(&self) {
+        std::fs::remove_file(&self.at).unwrap();
+        self.restart();
+    }
+
     pub(crate) fn start() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("dolmen-double-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -198,17 +225,17 @@ fn serve(shared: &Shared, mut stream: UnixStream) {
         let conn = Conn { stream: stream.try_clone().unwrap(), pools: Vec::new(), handles: BTreeMap::new() };
         state.conns.insert(at, conn);
         // Inside: it may be told to die at once.
-        drop(stream.write_all(&welcome().encode()));
+        drop(stream.write_all(&welcome(state.rank).encode()));
         at
     };
     while answer_next(shared, &mut stream, at).is_some() {}
     shared.lock().conns.remove(&at);
 }
 
-fn welcome() -> Welcome {
+fn welcome(rank: u32) -> Welcome {
     Welcome {
         version: Version::NEWEST,
-        rank: 0,
+        rank,
         engine: Uuid::nil(),
         instance: 1,
         features: 0,
@@ -291,11 +318,11 @@ impl State {
         payload: IoBuf,
         to: ReplyTo<'_>,
     ) -> Option<(String, Vec<u8>)> {
-        let spite = self.spite;
+        let (spite, ranks) = (self.spite, &self.ranks);
         let conn = self.conns.get_mut(&at)?;
         let mut frame = Vec::new();
         if header.pool == PoolSlot::SYSTEM {
-            let (question, reply) = conn.answer_system(decode_system_request(header, body).unwrap());
+            let (question, reply) = conn.answer_system(decode_system_request(header, body).unwrap(), ranks);
             encode_system_reply(&mut frame, &to, &reply);
             return Some((question, frame));
         }
@@ -319,7 +346,7 @@ impl State {
             frame.extend_from_slice(&crc32c(value).to_le_bytes());
             return Some((format!("fetch {pool}"), frame));
         }
-        let (question, reply) = conn.answer_pool(&pool, &ask);
+        let (question, reply) = conn.answer_pool(&pool, &ask, ranks);
         encode_reply(&mut frame, &to, &reply);
         Some((question, frame))
     }
@@ -337,7 +364,11 @@ impl Conn {
         self.pools.get(usize::from(slot.0).checked_sub(1)?)?.clone()
     }
 
-    fn answer_system(&mut self, verb: SystemVerb) -> (String, Result<SystemReply, Error>) {
+    fn answer_system(
+        &mut self,
+        verb: SystemVerb,
+        ranks: &[RankInfo],
+    ) -> (String, Result<SystemReply, Error>) {
         match verb {
             SystemVerb::PoolConnect { name, .. } => {
                 let name = name_of(&name);
@@ -348,9 +379,9 @@ impl Conn {
                 });
                 self.pools[place] = Some(name.clone());
                 let slot = PoolSlot(u16::try_from(place + 1).unwrap());
-                let (uuid, map) = (uuid(&name), map_of(&name));
+                let (uuid, map) = (uuid(&name), map_of(&name, ranks));
                 let connected =
-                    PoolConnection { slot, uuid, label: None, map, ranks: Vec::new(), evictions: 0 };
+                    PoolConnection { slot, uuid, label: None, map, ranks: ranks.to_vec(), evictions: 0 };
                 (format!("connect {name}"), Ok(SystemReply::Connected(Box::new(connected))))
             }
             SystemVerb::PoolDisconnect { slot } => match self.pool(slot) {
@@ -366,11 +397,17 @@ impl Conn {
         }
     }
 
-    fn answer_pool(&mut self, pool: &str, ask: &Ask<'_>) -> (String, Result<Answer, Error>) {
+    fn answer_pool(
+        &mut self,
+        pool: &str,
+        ask: &Ask<'_>,
+        ranks: &[RankInfo],
+    ) -> (String, Result<Answer, Error>) {
         let handles = self.handles.entry(pool.to_owned()).or_default();
         match ask {
             Ask::Pool(PoolVerb::Query) => {
-                let info = PoolInfo { map: map_of(pool), label: None, space: Vec::new(), cont_count: 1 };
+                let info =
+                    PoolInfo { map: map_of(pool, ranks), label: None, space: Vec::new(), cont_count: 1 };
                 (format!("query {pool}"), Ok(Answer::Pool(PoolReply::Pool(info))))
             }
             Ask::Pool(PoolVerb::ContOpen(..)) => {
@@ -392,6 +429,7 @@ impl Conn {
     }
 }
 
-fn map_of(pool: &str) -> PoolMap {
-    PoolMap { version: 1, pool: uuid(pool), targets: Vec::new() }
+fn map_of(pool: &str, ranks: &[RankInfo]) -> PoolMap {
+    let target = |info: &RankInfo| TargetInfo { rank: info.rank, state: TargetState::UpIn };
+    PoolMap { version: 1, pool: uuid(pool), targets: ranks.iter().map(target).collect() }
 }

@@ -3,7 +3,9 @@
 use super::common::{START_NS, new_container, open, options, serve};
 use super::objects::object;
 use crate::watched::Watched;
-use dolmen_client::{At, Credentials, Epoch, Error, EventQueue, IoBuf, ObjectType, Options, Pool, Wait};
+use dolmen_client::{
+    At, Credentials, Epoch, Error, EventQueue, IoBuf, ObjectType, Options, Pool, Wait, Way, side_by_side,
+};
 use dolmen_env::Rng;
 use dolmen_types::{TxId, uuid_of_random};
 use std::sync::Arc;
@@ -22,6 +24,35 @@ fn a_stale_map_is_fetched_anew_and_the_request_repeated() {
     // Create, open, an id range, and the update twice under one id.
     assert_eq!(writes[writes.len() - 1], writes[writes.len() - 2]);
     assert_eq!(heads.last().unwrap().map_version, 9);
+}
+
+#[test]
+fn a_round_asks_for_a_new_map_once_and_goes_on_with_it() {
+    const COUNT: u8 = 40;
+    let (served, _, cont) = open(2);
+    let count = usize::from(COUNT);
+    let object = object(&cont, ObjectType::MultiHashed, "SX");
+    for n in 0..COUNT {
+        object.put(At::Latest, &[n], b"a", &[1]).unwrap();
+    }
+    let read_all = || {
+        let before = served.heads().len();
+        let reads = (0..COUNT).map(async |n| {
+            let (dkey, mut buf) = ([n], IoBuf::default());
+            object.get_by(Way::Later, At::Latest, &dkey, b"a", &mut buf).await
+        });
+        (cont.together(side_by_side(reads)), served.heads().split_off(before))
+    };
+    served.set_map_version(9);
+    let (values, heads) = read_all();
+    assert_eq!(values, vec![Ok(Some(1)); count]);
+    let versions: Vec<u32> = heads.iter().map(|head| head.map_version).collect();
+    assert_eq!(versions, [vec![1; count + 1], vec![9; count]].concat());
+    // Without an answer to that nobody goes on.
+    served.set_map_version(10);
+    served.lose_answers(1);
+    let (values, heads) = read_all();
+    assert_eq!((values, heads.len()), (vec![Err(Error::TimedOut); count], count + 1));
 }
 
 #[test]

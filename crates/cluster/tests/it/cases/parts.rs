@@ -155,7 +155,7 @@ type IsStopped = fn(&Ask<'_>) -> bool;
 
 /// Two engines and the way between them.
 pub(super) struct System {
-    clock: SimClock,
+    pub(super) clock: SimClock,
     pub(super) wire: Arc<Wire>,
     pub(super) home: Pool<Store>,
     pub(super) part: Option<Arc<Pool<Store>>>,

@@ -1,6 +1,6 @@
 //! Limits over two engines: their targets together take exactly what is allowed, whatever messages are lost and whoever starts anew.
 
-use super::common::update;
+use super::common::{owned_update, update};
 use super::parts::{System, TARGETS};
 use dolmen_cluster::PartDoor;
 use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
@@ -213,6 +213,71 @@ fn what_is_freed_above_a_lowered_limit_is_not_taken_again() {
     put(&system, TARGETS, cont, 3, 2000).unwrap();
     assert_eq!(put(&system, 0, cont, 3, 1), Err(Error::QuotaLimit));
     assert_eq!(settled(&system, cont).bytes, 5000);
+}
+
+/// How long a write waits for the service.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+#[test]
+fn a_write_whose_engine_hears_nothing_of_the_service_ends_after_its_time_and_is_charged_when_it_is_written() {
+    let (system, cont) = limited(4000, 0);
+    put(&system, 0, cont, 1, 1000).unwrap();
+    put(&system, TARGETS, cont, 1, 1000).unwrap();
+    // Each engine is left what it uses.
+    assert_eq!(put(&system, 0, cont, 2, 2001), Err(Error::QuotaLimit));
+    system.wire.fail_after(Some(0));
+    let (part, queue) = (system.part(), system.part().open_queue().unwrap());
+    let ask_all = |heads: &[Head]| {
+        for (dkey, head) in (2..).zip(heads) {
+            let target = TargetNo(TARGETS + u16::try_from(dkey % 2).unwrap());
+            let verb = Verb::Update(owned_update(dkey, &[1; 400]));
+            let ask = Ask::Target(target, cont, verb);
+            part.submit(queue, Request { token: dkey, head: *head, ask });
+        }
+    };
+    let answers = || {
+        let mut out = Vec::new();
+        part.poll(queue, false, &mut out);
+        out.sort_by_key(|outcome| outcome.token);
+        out.into_iter().map(|outcome| outcome.result.map(drop)).collect::<Vec<_>>()
+    };
+    let heads: Vec<Head> = (0..5).map(|_| head(0)).collect();
+    for _ in 0..2 {
+        ask_all(&heads);
+        assert!(system.home.look_after_shares());
+        assert_eq!(answers(), []);
+        system.clock.advance(PATIENCE_NS - 1_000_000);
+        assert_eq!(answers(), [], "they wait");
+        // What adds nothing waits for nobody.
+        let over = Verb::Update(update(1, &[2; 1000], Cond::NONE));
+        on(&system, TARGETS, Ask::Target(TargetNo(TARGETS), cont, over), head(0)).result.unwrap();
+        system.clock.advance(1_000_000);
+        assert_eq!(answers(), vec![Err(Error::Unreachable { rank: 0 }); 5]);
+    }
+    system.wire.fail_after(None);
+    system.home.look_after_parts();
+    assert_eq!(settled(&system, cont).bytes, 2000, "nothing was written");
+    // The same once more: the service finds room for all of them.
+    ask_all(&heads);
+    assert_eq!(answers(), []);
+    let mut told = Vec::new();
+    for _ in 0..20 {
+        system.home.look_after_shares();
+        told.extend(answers());
+    }
+    assert_eq!(told, vec![Ok(()); 5]);
+    ask_all(&heads);
+    assert_eq!(answers(), vec![Ok(()); 5], "they are known");
+    part.close_queue(queue);
+    assert_eq!(settled(&system, cont).bytes, 4000);
+    for target in 0..ALL {
+        assert_eq!(put(&system, target, cont, 9, 1), Err(Error::QuotaLimit));
+    }
+    remove(&system, TARGETS, cont, 2);
+    put(&system, 0, cont, 9, 400).unwrap();
+    assert_eq!(put(&system, TARGETS, cont, 9, 1), Err(Error::QuotaLimit));
+    assert_eq!(settled(&system, cont).bytes, 4000);
+    system.assert_clean();
 }
 
 /// A transaction of values under fresh keys.

@@ -4,7 +4,7 @@
 
 use super::State;
 use super::given::closed;
-use crate::client::pending::{Decoded, Finished, Pending, Progress, Waiter, handles_of};
+use crate::client::pending::{Decoded, Finished, Pending, Progress, Waiter, Wanted, handles_of};
 use dolmen_codec::pool::PoolReply;
 use dolmen_codec::verb::Reply;
 use dolmen_codec::wire::ReplyHeader;
@@ -91,13 +91,16 @@ impl State {
 
     /// Gives a queue what it waits for.
     fn hand_out(&mut self, pending: Pending, result: Result<Answer>) {
-        let Pending { waiter: Waiter::Queue { queue, token, request, .. }, buf, .. } = pending else {
+        let Pending { waiter: Waiter::Queue { queue, token, request, .. }, buf, lease, .. } = pending else {
             return;
         };
         let buf = buf.or_else(|| request.and_then(|mut request| request.ask.take_buf()));
         let Some(open) = self.queues.of_mut(queue) else { return };
         open.under_way -= 1;
         if !open.is_closed {
+            if let Wanted::Has(lease) = lease {
+                open.leases.push((token, lease));
+            }
             open.done.push(Outcome { token, result, buf });
         } else if open.under_way == 0 {
             self.queues.remove(queue);

@@ -78,8 +78,7 @@ impl Link {
         pool: PoolRef,
         request: Request<'_>,
     ) -> (Outcome, Option<Lease>) {
-        let Ask::Target(_, cont, _) = &request.ask else { return (self.call(pool, request), None) };
-        let wanted = Wanted::Yes { cont: *cont, sent_ns: 0 };
+        let wanted = Wanted::of(&request.ask, true);
         self.inner.call_wanting(pool, Handles::Same, request, wanted)
     }
 
@@ -271,7 +270,8 @@ impl State {
     /// An answer has come with a lease. Of a pool that was left meanwhile it is void: nobody waits for who has left.
     pub(super) fn granted(&mut self, header: &ReplyHeader) {
         let Some(pending) = self.requests.of_mut(header.token) else { return };
-        let (Wanted::Yes { cont, sent_ns }, Waiter::Caller(pool, _)) = (&pending.lease, &pending.waiter)
+        let (Wanted::Yes { cont, sent_ns }, Waiter::Caller(pool, _) | Waiter::Queue { pool, .. }) =
+            (&pending.lease, &pending.waiter)
         else {
             return;
         };

@@ -5,12 +5,12 @@
 use super::{Guard, Handles, Inner, Link, State, plan_of};
 use crate::client::PoolRef;
 use crate::client::pending::{Finished, Progress, Waiter, Wanted};
-use dolmen_codec::{Ask, Lease, Outcome, Request};
+use dolmen_codec::{Lease, Outcome, QueueId, Request};
 use dolmen_types::Error;
 use std::collections::VecDeque;
 
 /// So many at once: a connection that carries them is never idle, and an engine takes four times as many of one.
-const UNDER_WAY_MAX: usize = 256;
+pub(in crate::client) const UNDER_WAY_MAX: usize = 256;
 
 /// A request that was sent, or could not be.
 struct Begun {
@@ -54,6 +54,21 @@ impl Link {
         drop(state);
         answers
     }
+
+    /// Sends a read of the present whose outcome goes to a queue, with a lease.
+    pub(in crate::client) fn submit_leased(&self, pool: PoolRef, queue: QueueId, request: Request<'static>) {
+        self.inner.submit(pool, queue.0 as usize, request, true);
+    }
+
+    /// The leases that came with answers on a queue, by the tokens of these.
+    pub(in crate::client) fn take_leases(&self, queue: QueueId) -> Vec<(u64, Lease)> {
+        let take = |state: &mut State| {
+            let open = state.queues.of_mut(queue.0 as usize);
+            open.map_or_else(Vec::new, |open| core::mem::take(&mut open.leases))
+        };
+        // What is forked off has none.
+        self.look(take).into_iter().flatten().collect()
+    }
 }
 
 impl Inner {
@@ -67,10 +82,7 @@ impl Inner {
         let deadline_ns = self.deadline(&request.head);
         let plan = plan_of(&request.ask);
         let id = state.requests.begin(Waiter::Caller(pool, Handles::Same), plan, None, deadline_ns);
-        if let (Ask::Target(_, cont, _), true) = (&request.ask, wants_lease) {
-            let wanted = Wanted::Yes { cont: *cont, sent_ns: 0 };
-            state.requests.of_mut(id).expect("begun above").lease = wanted;
-        }
+        state.requests.of_mut(id).expect("begun above").lease = Wanted::of(&request.ask, wants_lease);
         let (state, sent) = self.send(state, id, pool, &mut request);
         (state, Begun { id, request, deadline_ns, failed: sent.err() })
     }
