@@ -1,7 +1,8 @@
 //! What mounts remember of what others change: for as long as the engine lets them, and not a moment longer.
 
 use super::script::Script;
-use super::{Mounted, Running, has, nanoseconds, wait_until};
+use super::{Mounted, Running, has, nanoseconds, unmounted, wait_until};
+use crate::served::Daemon;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_env::{Clock, RealClock};
@@ -70,6 +71,52 @@ fn memory_shows_what_another_mount_writes_after_the_death_of_the_daemon() {
         wait_until("memory shows what was written", || says(&mut mapped, after));
     }
     drop(mapped);
+    mounted.finish();
+}
+
+/// Says what a file begins with as it is asked: by memory that it has mapped, by a read, or when it is opened anew.
+const OPENED: &str = "
+import errno, mmap, os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+memory = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+def opened():
+    new = os.open(sys.argv[1], os.O_RDONLY)
+    try: return os.pread(new, 3, 0)
+    finally: os.close(new)
+ways = {'memory': lambda: memory[:3], 'read': lambda: os.pread(fd, 3, 0), 'open': opened}
+print('there', flush=True)
+for line in sys.stdin:
+    try: print(ways[line.strip()]().decode(), flush=True)
+    except OSError as error: print(errno.errorcode[error.errno], flush=True)
+";
+
+#[test]
+fn while_the_engine_is_away_mapped_memory_stays_as_it_was_and_nothing_is_read_or_opened_and_then_all_is_true()
+{
+    if !has("python3") {
+        return;
+    }
+    let args = ["--cache", "data", "--cache-timeout", "3600", "--deadline", "1"];
+    let Some(mut mounted) = Mounted::served("leases-away", &args) else { return };
+    fs::write(mounted.path("f"), b"old").unwrap();
+    let mut script = Script::on(&mounted.path("f"), OPENED);
+    let all = |script: &mut Script| ["memory", "read", "open"].map(|way| script.does(way));
+    assert_eq!(all(&mut script), ["old"; 3]);
+    drop(mounted.daemon.take());
+    wait_until("nothing is read", || script.does("read") == "EIO");
+    // Who has the pool meanwhile changes what is remembered.
+    mounted.mount("alone", &[]);
+    let file = fs::OpenOptions::new().write(true).open(mounted.place.path("alone/f")).unwrap();
+    file.write_at(b"new", 0).unwrap();
+    drop(file);
+    assert_eq!(all(&mut script), ["old", "EIO", "EIO"]);
+    unmounted(&mounted.place, "alone");
+    mounted.mounts.pop().unwrap().ends();
+    mounted.daemon = Some(Daemon::start_in(&mounted.place, "sys", &[]));
+    wait_until("a file is opened", || script.does("open") == "new");
+    wait_until("memory shows what is there", || script.does("memory") == "new");
+    assert_eq!(all(&mut script), ["new"; 3]);
+    drop(script);
     mounted.finish();
 }
 
