@@ -175,13 +175,21 @@ impl Error {
         }
     }
 
-    /// Whether the engine lets in no more who has the container open: that or its pool was destroyed, or taken from its user.
+    /// Whether the engine does not let whoever has the container open do this any more, or anything at all: [`Obj::errno_of`] tells
+    /// these apart.
+    ///
+    /// [`Obj::errno_of`]: crate::Obj::errno_of
     #[must_use]
-    pub fn is_of_lost_handle(&self) -> bool {
+    pub fn is_of_rights(&self) -> bool {
+        matches!(self.of_store(), Some(StoreError::NoPermission | StoreError::NoHandle))
+    }
+
+    /// What the store said, if it was asked.
+    pub(crate) fn of_store(&self) -> Option<&StoreError> {
         match self {
-            Self::InTree { source, .. } => source.is_of_lost_handle(),
-            Self::Store(error) => matches!(**error, StoreError::NoPermission | StoreError::NoHandle),
-            _ => false,
+            Self::InTree { source, .. } => source.of_store(),
+            Self::Store(error) => Some(error),
+            _ => None,
         }
     }
 

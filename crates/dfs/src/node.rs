@@ -15,11 +15,13 @@ use crate::attr::Stat;
 use crate::error::{Error, Result};
 use crate::layout::device_no::DeviceNo;
 use crate::layout::inode::{FileKind, Inode, Time};
+use crate::layout::is_companion;
 use crate::mount::Mount;
 use core::hash::BuildHasher;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use dolmen_types::{Key, ObjectClass, Oid};
 use hashbrown::{DefaultHashBuilder, HashMap};
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
 
 /// Where an inode record lies: an entry of a directory, the root's entry in the superblock object, a
@@ -81,6 +83,8 @@ pub(crate) struct Node {
     mode: AtomicU32,
     /// Guards: access control lists of a directory as last seen, and how often they were forgotten; taken alone.
     lists: Mutex<(u64, Option<Arc<Acls>>)>,
+    /// Guards: names by which a file was found here whose record lies beside them, the latest last; taken alone.
+    names: Mutex<VecDeque<Slot>>,
     /// Changes of content by this mount.
     changes: AtomicU64,
     /// Guards: what a file takes up, as last looked at; taken alone.
@@ -234,6 +238,10 @@ struct Blocks {
     blocks: u64,
 }
 
+/// Names of one file that are known to be its. Of more the oldest are forgotten, which costs an open that finds them replaced another
+/// attempt.
+const NAMES_MAX: usize = 16;
+
 /// A change within this time after the recorded one is not recorded: the grain of the kernel's file times.
 const TIME_GRAIN_NS: u64 = 4_000_000;
 /// A pending change is recorded at the next one after this time, so that other mounts and a crash see a time
@@ -261,6 +269,7 @@ impl Node {
             gid: AtomicU32::new(inode.gid),
             mode: AtomicU32::new(inode.permissions),
             lists: Mutex::new((0, None)),
+            names: Mutex::default(),
             changes: AtomicU64::new(0),
             blocks: Mutex::default(),
             pending_mtime_ns: AtomicU64::new(0),
@@ -313,9 +322,36 @@ impl Node {
 
     pub(crate) fn set_home(&self, home: Home) {
         self.set_found();
+        let is_beside = is_companion(home.slot.oid);
         let old = core::mem::replace(&mut *self.home.lock().unwrap_or_else(PoisonError::into_inner), home);
+        if is_beside && !is_companion(old.slot.oid) {
+            self.note_name(&old.slot);
+        }
         // The old parent may die here, which records its times: not under the lock.
         drop(old);
+    }
+
+    fn known_names(&self) -> MutexGuard<'_, VecDeque<Slot>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It was found by this name, and its record lies elsewhere.
+    pub(crate) fn note_name(&self, name: &Slot) {
+        if !self.mount.tells_opens || self.kind != FileKind::File {
+            return;
+        }
+        let mut names = self.known_names();
+        names.retain(|known| known != name);
+        names.push_back(name.clone());
+        if names.len() > NAMES_MAX {
+            names.pop_front();
+        }
+    }
+
+    /// The names behind which it was found: that of its entry, if its record is there.
+    pub(crate) fn found_by(&self) -> Vec<Slot> {
+        let home = self.slot();
+        if is_companion(home.oid) { self.known_names().iter().cloned().collect() } else { vec![home] }
     }
 
     fn uses(&self) -> MutexGuard<'_, Uses> {

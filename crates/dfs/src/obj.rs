@@ -4,7 +4,7 @@
 use crate::access::{Cred, Rights, check_add, check_dir};
 use crate::attr::{SetAttrs, Stat};
 use crate::dir::{Dir, OPEN_RETRIES, OpenOptions, check_mode, check_target};
-use crate::error::{Error, Result, What};
+use crate::error::{Error, Result, What, errno};
 use crate::file::File;
 use crate::layout::device_no::DeviceNo;
 use crate::layout::inode::{FileKind, Inode, Time};
@@ -16,7 +16,7 @@ use crate::path::check_name;
 use crate::resolve::{Found, entry_name};
 use crate::store::Beside;
 use dolmen_client::{At, Leased, Way, now, side_by_side};
-use dolmen_types::{ObjectClass, Oid};
+use dolmen_types::{Error as StoreError, ObjectClass, Oid};
 use std::sync::Arc;
 
 /// What is asked of a record.
@@ -283,6 +283,7 @@ impl Dir {
             }
             true => Err(Error::NotFound),
         })?;
+        obj.node.note_name(&to);
         obj.stat()
     }
 }
@@ -430,10 +431,23 @@ impl Obj {
         self.mount().stat_node(&self.node).inspect_err(|error| self.note_stale(error))
     }
 
-    /// Whoever is told that a file is gone from where it was found looks its name up again.
+    /// Whoever is told that a file is gone from where it was found looks its name up again. Which of several names he means nobody knows.
     fn note_stale(&self, error: &Error) {
         if *error == Error::Stale && self.kind() == FileKind::File {
-            self.mount().note_replaced(&self.node.slot());
+            self.mount().note_replaced(&self.node.found_by());
+        }
+    }
+
+    /// The system's number for an error that something in this file system has had, as [`Error::errno`], but that it tells who is not let
+    /// in any more from who may do less than he could: ESTALE if the container or its pool was destroyed, or taken from its user, and
+    /// else EACCES. To tell them apart costs a read.
+    #[must_use]
+    pub fn errno_of(&self, error: &Error) -> i32 {
+        match error.of_store() {
+            Some(StoreError::NoHandle) => errno::ESTALE,
+            Some(StoreError::NoPermission) if self.mount().is_let_in() => errno::EACCES,
+            Some(StoreError::NoPermission) => errno::ESTALE,
+            _ => error.errno(),
         }
     }
 
@@ -479,6 +493,13 @@ impl Dir {
 }
 
 impl Mount {
+    /// Whether the engine lets in whoever has the container open here, for reads at least.
+    fn is_let_in(&self) -> bool {
+        let looked = self.inode(At::Latest, &self.root_slot());
+        let said = looked.as_ref().err().and_then(Error::of_store);
+        !matches!(said, Some(StoreError::NoPermission | StoreError::NoHandle))
+    }
+
     /// The node and attributes of what was found; `None` if the entry has changed since.
     async fn use_found(
         self: &Arc<Self>,
@@ -493,6 +514,9 @@ impl Mount {
         }
         let (inode, links, home) = self.attributes_by(way, At::Latest, &found.slot, &found.inode).await?;
         let Some(node) = self.file_node(found, &inode, home.clone())? else { return Ok(None) };
+        if found.inode.linked {
+            node.note_name(&found.slot);
+        }
         let atime = if found.inode.linked { self.atime_by(way, At::Latest, &home).await? } else { atime };
         let stat = self.stat_of_by(way, &home, &inode, links, atime).await?;
         Ok(Some((node, stat)))

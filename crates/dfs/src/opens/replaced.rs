@@ -9,7 +9,6 @@
 //! when the mount ends; nothing is let go of under the lock.
 
 use crate::error::Error;
-use crate::layout;
 use crate::mount::Mount;
 use crate::node::{InUse, Slot};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -33,20 +32,13 @@ pub(crate) struct Replaced {
     /// Whether there are any names.
     has_names: AtomicBool,
     /// Guards: names, and until when they count; taken alone.
-    names: Mutex<Names>,
+    names: Mutex<BTreeMap<(Oid, Key), u64>>,
     /// Guards: what is held, by when it was looked up; taken alone.
     held: Mutex<VecDeque<(u64, InUse)>>,
 }
 
-#[derive(Debug, Default)]
-struct Names {
-    until_ns: BTreeMap<(Oid, Key), u64>,
-    /// A file with several names was replaced: nobody knows behind which, so all count.
-    all_until_ns: u64,
-}
-
 impl Replaced {
-    fn names(&self) -> MutexGuard<'_, Names> {
+    fn names(&self) -> MutexGuard<'_, BTreeMap<(Oid, Key), u64>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -54,21 +46,19 @@ impl Replaced {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A file that was found in `slot` was gone when it was to be opened.
-    fn note(&self, slot: &Slot, now_ns: u64) {
+    /// A file that was found in one of these was gone when it was to be opened.
+    fn note(&self, slots: &[Slot], now_ns: u64) {
         let (mut names, until_ns) = (self.names(), now_ns.saturating_add(REPLACED_NS));
-        if layout::is_companion(slot.oid) {
-            names.all_until_ns = until_ns;
-        } else {
-            names.until_ns.insert((slot.oid, slot.dkey.clone()), until_ns);
-        }
-        if names.until_ns.len() > NAMES_MAX {
-            let first = names.until_ns.iter().min_by_key(|(_, until_ns)| **until_ns);
-            if let Some(first) = first.map(|(name, _)| name.clone()) {
-                names.until_ns.remove(&first);
+        for slot in slots {
+            names.insert((slot.oid, slot.dkey.clone()), until_ns);
+            if names.len() > NAMES_MAX {
+                let first = names.iter().min_by_key(|(_, until_ns)| **until_ns);
+                if let Some(first) = first.map(|(name, _)| name.clone()) {
+                    names.remove(&first);
+                }
             }
         }
-        self.has_names.store(true, Ordering::Relaxed);
+        self.has_names.store(!names.is_empty(), Ordering::Relaxed);
     }
 
     /// Whether the name counts as replaced again and again.
@@ -77,18 +67,17 @@ impl Replaced {
             return false;
         }
         let (mut names, now_ns) = (self.names(), now_ns());
-        names.until_ns.retain(|_, until_ns| *until_ns > now_ns);
-        let counts_all = names.all_until_ns > now_ns;
-        self.has_names.store(counts_all || !names.until_ns.is_empty(), Ordering::Relaxed);
-        counts_all || names.until_ns.contains_key(&(slot.oid, slot.dkey.clone()))
+        names.retain(|_, until_ns| *until_ns > now_ns);
+        self.has_names.store(!names.is_empty(), Ordering::Relaxed);
+        names.contains_key(&(slot.oid, slot.dkey.clone()))
     }
 }
 
 impl Mount {
-    /// Notes that a file was gone when it was to be opened that was found in `slot` before.
-    pub(crate) fn note_replaced(&self, slot: &Slot) {
+    /// Notes that a file was gone when it was to be opened that was found in one of `slots` before.
+    pub(crate) fn note_replaced(&self, slots: &[Slot]) {
         if self.tells_opens && self.knows_opens() {
-            self.replaced.note(slot, self.monotonic_ns());
+            self.replaced.note(slots, self.monotonic_ns());
         }
     }
 

@@ -1,7 +1,11 @@
 //! Permissions of handles that carry credentials.
 
-use super::common::{World, put};
-use dolmen_dfs::{Cookie, Cred, Dfs, Error, Follow, OpenOptions, RenameMode, Rights, SetTime};
+use super::common::{World, put, read_all};
+use dolmen_codec::Ask;
+use dolmen_codec::verb::Verb;
+use dolmen_dfs::{Cookie, Cred, Dfs, Error, Follow, OpenOptions, RenameMode, Rights, SetTime, errno};
+use dolmen_types::Error as StoreError;
+use std::sync::{Arc, Mutex};
 
 fn user(fs: &Dfs, uid: u32, groups: &[u32]) -> Dfs {
     fs.as_user(Cred { uid, gid: uid, groups: groups.to_vec(), umask: 0 })
@@ -110,4 +114,27 @@ fn new_entries_inherit_the_group_of_a_set_group_id_directory() {
     member.mkdir("/shared/d", 0o755).unwrap();
     let stat = fs.stat("/shared/d").unwrap();
     assert_eq!((stat.uid, stat.gid, stat.permissions), (7, 42, 0o2755));
+}
+
+#[test]
+fn who_is_not_let_in_any_more_is_told_from_who_may_do_less_than_he_could() {
+    let refused = Arc::new(Mutex::new(None));
+    let refuses = Arc::clone(&refused);
+    let (world, watched) = World::refusing(move || refuses.lock().unwrap().clone());
+    let fs = world.mount();
+    let file = put(&fs, "/f", b"data");
+    watched.before(|ask| matches!(ask, Ask::Target(_, _, Verb::Update(_))), || Err(StoreError::NoPermission));
+    let less = file.write_at(0, b"more").unwrap_err();
+    assert!(watched.is_done() && less.is_of_rights());
+    assert_eq!(file.errno_of(&less), errno::EACCES);
+    assert_eq!(read_all(&file), b"data");
+    *refused.lock().unwrap() = Some(StoreError::NoPermission);
+    let taken = file.read_at(0, &mut [0]).unwrap_err();
+    assert_eq!([&less, &taken].map(|error| file.errno_of(error)), [errno::ESTALE; 2]);
+    *refused.lock().unwrap() = Some(StoreError::NoHandle);
+    assert_eq!(file.errno_of(&less), errno::ESTALE);
+    let lost = fs.stat("/f").unwrap_err();
+    *refused.lock().unwrap() = None;
+    assert_eq!([&less, &lost].map(|error| file.errno_of(error)), [errno::EACCES, errno::ESTALE]);
+    assert_eq!(file.errno_of(&Error::NoPermission), errno::EACCES);
 }

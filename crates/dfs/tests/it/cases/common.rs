@@ -46,6 +46,13 @@ impl World {
         Self::watched_by(Watched::leasing)
     }
 
+    /// With a file system on a transport that carries nothing out while `refuses` says why.
+    pub(crate) fn refusing(
+        refuses: impl Fn() -> Option<dolmen_types::Error> + Send + Sync + 'static,
+    ) -> (Self, Arc<Watched>) {
+        Self::watched_by(|inner| Watched::refusing(inner, refuses))
+    }
+
     fn watched_by(watched: impl FnOnce(Arc<dyn Transport>) -> Watched) -> (Self, Arc<Watched>) {
         let clock = SimClock::new(START_NS);
         let any: Arc<dyn Clock> = Arc::new(clock.clone());

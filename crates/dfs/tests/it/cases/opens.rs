@@ -6,7 +6,9 @@ use dolmen_codec::Ask;
 use dolmen_codec::lock::LockKind;
 use dolmen_codec::pool::PoolVerb;
 use dolmen_codec::verb::Verb;
-use dolmen_dfs::{Cred, Dfs, Error, File, FileKind, Follow, OpenOptions, RenameMode, SetAttrs, XattrCond};
+use dolmen_dfs::{
+    Cred, Dfs, Dir, Error, File, FileKind, Follow, OpenOptions, RenameMode, SetAttrs, XattrCond,
+};
 use dolmen_env::{Clock, RealClock};
 use std::sync::Arc;
 
@@ -387,6 +389,42 @@ fn a_name_that_is_looked_up_again_is_opened_however_often_others_replace_it() {
         drop((obj, asks, reader));
         wait_until("what was held is freed", || world.object_count() == objects + 1);
         assert_eq!(two.check(false).unwrap().orphans, 0);
+    }
+}
+
+#[test]
+fn a_file_of_several_names_that_is_replaced_makes_its_own_names_count_and_no_others() {
+    let (world, watched, [one, two], _) = two();
+    let reader = world.mount_shared();
+    put(&one, "/f", b"first").close().unwrap();
+    one.mkdir("/d", 0o755).unwrap();
+    let dir = reader.open_dir("/d").unwrap();
+    one.link("/f", &one, "/d/g").unwrap();
+    for other in ["/other", "/d/other"] {
+        put(&one, other, b"other").close().unwrap();
+    }
+    let costs = |dir: &Dir, name: &str| {
+        let before = watched.requests();
+        dir.lookup_to_open(name).unwrap();
+        watched.requests() - before
+    };
+    let others = || [costs(&reader, "other"), costs(&dir, "other")];
+    let at_first = others();
+    let (obj, _) = reader.lookup_to_open("f").unwrap();
+    dir.lookup_to_open("g").unwrap();
+    replace(&two, b"new");
+    two.rename("/other", &two, "/d/g", RenameMode::Replace).unwrap();
+    put(&one, "/other", b"other").close().unwrap();
+    assert_eq!(obj.open(&OpenOptions::READ).map(drop).unwrap_err(), Error::Stale);
+    assert_eq!(others(), at_first, "they have nothing to do with it");
+    for (dir, name) in [(&*reader, "f"), (&dir, "g")] {
+        let (obj, stat) = dir.lookup_to_open(name).unwrap();
+        // By either it is opened that was found, whatever becomes of the name.
+        replace(&two, b"in between");
+        two.rename("/f", &two, "/d/g", RenameMode::Replace).unwrap();
+        put(&two, "/f", b"more").close().unwrap();
+        let data = read_all(&obj.open(&OpenOptions::READ).unwrap());
+        assert_eq!(data.len() as u64, stat.size_bytes, "{name}");
     }
 }
 
