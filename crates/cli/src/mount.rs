@@ -40,6 +40,10 @@ const CLOSE_SECONDS: u64 = 60;
 const READY: &str = "ready";
 
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Who uses the mount sees what he uses of the container and may, and what all do, in an attribute of whatever is in it: \
+                        getfattr -n dolmen.quota PATH"
+)]
 pub(crate) struct Mount {
     #[command(flatten)]
     cont: ContArg,

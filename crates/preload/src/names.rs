@@ -4,7 +4,6 @@
 //! open under a name that goes is the kernel's, and so is then the removal.
 
 use crate::memory;
-use crate::open::number;
 use crate::place::{self, Place};
 use crate::report::{self, Kind};
 use crate::state::state;
@@ -57,7 +56,7 @@ pub(crate) fn sure<T>(done: dolmen_dfs::Result<T>) -> Told<T> {
             | Error::NotEmpty
             | Error::IsDirectory
             | Error::NotDirectory),
-        ) => Some(Err(number(&error))),
+        ) => Some(Err(error.errno())),
         Err(_) => None,
     }
 }

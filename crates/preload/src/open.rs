@@ -11,7 +11,7 @@ use crate::report::{self, Kind};
 use crate::{memory, settle, stat, state};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
-use dolmen_dfs::{Error, File};
+use dolmen_dfs::{Error, File, Obj};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// What descriptors of one open(2), and those that were duplicated from them, stand for.
@@ -46,12 +46,11 @@ impl Drop for Ends {
     }
 }
 
-/// The system's number for an error.
-pub(crate) fn number(error: &Error) -> i32 {
-    match error.errno() {
+/// The system's number for an error of something in a file system.
+pub(crate) fn number(obj: &Obj, error: &Error) -> i32 {
+    match obj.errno_of(error) {
         libc::EHOSTUNREACH | libc::ETIMEDOUT | libc::ERESTART => libc::EIO,
         _ if error.is_damage() => libc::EIO,
-        _ if error.is_of_lost_handle() => libc::ESTALE,
         other => other,
     }
 }
@@ -133,7 +132,7 @@ impl Open {
             if buf.is_empty() {
                 return Ok(0);
             }
-            self.file.read_at(offset, buf).map_err(|error| number(&error))
+            self.file.read_at(offset, buf).map_err(|error| number(&self.file, &error))
         };
         let len = match at {
             Some(at) => read(u64::try_from(at).map_err(|_negative| libc::EINVAL)?, buf)?,
@@ -158,7 +157,7 @@ impl Open {
             self.is_changed.store(true, Ordering::Relaxed);
             let written = if appends { self.file.append(data) } else { self.file.write_at(offset, data) };
             self.mount.note_change(self.ino);
-            written.map_err(|error| number(&error))
+            written.map_err(|error| number(&self.file, &error))
         };
         match at {
             Some(at) => {
@@ -221,7 +220,7 @@ impl Open {
             let base = i64::try_from(base).map_err(|_too_far| libc::EOVERFLOW)?;
             base.checked_add(by).ok_or(libc::EOVERFLOW)
         };
-        let failed = |error: Error| number(&error);
+        let failed = |error: Error| number(&self.file, &error);
         let place = || u64::try_from(by).map_err(|_negative| libc::ENXIO);
         let told = |at: u64| i64::try_from(at).map_err(|_too_far| libc::EOVERFLOW);
         let found = match whence {
@@ -238,7 +237,7 @@ impl Open {
 
     /// Its attributes.
     pub(crate) fn stat(&self) -> Result<stat::Found, i32> {
-        let stat = self.file.stat().map_err(|error| number(&error))?;
+        let stat = self.file.stat().map_err(|error| number(&self.file, &error))?;
         Ok(stat::Found { stat, dir: self.dir })
     }
 
@@ -247,7 +246,7 @@ impl Open {
         let len = u64::try_from(len).map_err(|_negative| libc::EINVAL)?;
         self.may_write().map_err(|_not_open_for_it| libc::EINVAL)?;
         self.is_changed.store(true, Ordering::Relaxed);
-        let done = self.file.set_len(len).map(|()| 0).map_err(|error| number(&error));
+        let done = self.file.set_len(len).map(|()| 0).map_err(|error| number(&self.file, &error));
         self.mount.note_change(self.ino);
         done
     }
@@ -262,7 +261,7 @@ impl Open {
         match recorded {
             // Somebody else has removed or moved it: there is nothing to record any more.
             Ok(()) | Err(Error::Stale | Error::NotFound) => Ok(0),
-            Err(error) => Err(number(&error)),
+            Err(error) => Err(number(&self.file, &error)),
         }
     }
 }

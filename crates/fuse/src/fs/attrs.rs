@@ -4,7 +4,7 @@ use super::{Done, Fs, Reply};
 use crate::abi::op::{NewAttrs, NewTime};
 use crate::abi::reply::{self, Attrs};
 use crate::abi::{ROOT, errno};
-use crate::fs::snapshots;
+use crate::fs::{quota, snapshots};
 use crate::table::{Node, View, What};
 use dolmen_dfs::{FileKind, Obj, OpenOptions, SetAttrs, SetTime, Stat, Time, XattrCond, errno as number};
 
@@ -120,7 +120,8 @@ impl Fs {
             What::Snapshots => Vec::new(),
         };
         let mut list = Vec::new();
-        for name in names.iter().filter(|name| !self.is_guest() || !name.starts_with(TRUSTED)) {
+        let is_told = |name: &[u8]| name != quota::NAME && (!self.is_guest() || !name.starts_with(TRUSTED));
+        for name in names.iter().filter(|name| is_told(name)) {
             list.extend_from_slice(name);
             list.push(0);
         }
@@ -134,7 +135,7 @@ impl Fs {
             2 => XattrCond::Replace,
             _ => return Err(number::EINVAL),
         };
-        if name == CAPABILITY || (node == ROOT && name == ABOUT) {
+        if name == CAPABILITY || name == quota::NAME || (node == ROOT && name == ABOUT) {
             return Err(errno::EOPNOTSUPP);
         }
         refuse_system(name)?;
@@ -144,6 +145,9 @@ impl Fs {
     }
 
     pub(super) fn removexattr(&self, node: u64, name: &[u8]) -> Done {
+        if name == quota::NAME {
+            return Err(errno::EOPNOTSUPP);
+        }
         refuse_system(name)?;
         let obj = self.obj(node)?;
         self.refuse_guest(&obj, name)?;

@@ -5,6 +5,7 @@ mod dirs;
 mod files;
 mod locks;
 mod names;
+mod quota;
 mod snapshots;
 
 pub(crate) use attrs::{ABOUT, tell_sized};
@@ -177,14 +178,11 @@ impl Fs {
 
     /// The system's number for an error; what it has no word for is told.
     fn number(&self, error: &Error) -> i32 {
-        if error.is_of_lost_handle() {
-            self.note(
-                "the engine lets this mount in no more: its pool or container was destroyed, or taken from its user; every use of it is \
-                 ESTALE until it is unmounted",
-            );
-            return number::ESTALE;
-        }
-        match error.errno() {
+        let errno = match error.is_of_rights() {
+            true => self.dfs.obj().errno_of(error),
+            false => error.errno(),
+        };
+        match errno {
             _ if error.is_damage() => {
                 self.note(&error.to_string());
                 number::EIO
@@ -192,6 +190,17 @@ impl Fs {
             number::EHOSTUNREACH | number::ETIMEDOUT | number::ERESTART => {
                 self.note(&error.to_string());
                 number::EIO
+            }
+            number::ESTALE if error.is_of_rights() => {
+                self.note(
+                    "the engine lets this mount in no more: its pool or container was destroyed, or taken from its user; every use of it is \
+                     ESTALE until it is unmounted",
+                );
+                number::ESTALE
+            }
+            number::EACCES if error.is_of_rights() => {
+                self.note("the engine lets this mount do less than it could: what its lists do not allow any more is EACCES");
+                number::EACCES
             }
             other => other,
         }
@@ -391,6 +400,9 @@ impl Fs {
             }
             Op::ReadLink => self.readlink(node, reply),
             Op::Open { flags } => self.open(node, caller, *flags, reply),
+            Op::GetXattr { name, room_bytes } if *name == quota::NAME => {
+                self.tell_quota(caller.uid, *room_bytes, reply)
+            }
             other => self.serve_object(node, other, reply),
         }
     }

@@ -34,6 +34,14 @@ impl Guests {
         self.ok(OTHER, "./dolmen serve theirs --socket-mode 0666 --detach");
     }
 
+    /// Kills the daemon, and starts the next one.
+    fn serve_anew(&self) {
+        let is_there = "pgrep -f 'dolmen [s]erve theirs'";
+        let gone = format!("for n in $(seq 100); do {is_there} || exit 0; sleep 0.1; done; exit 1");
+        self.ok(OTHER, &format!("kill -9 $({is_there}); {gone}"));
+        self.serve();
+    }
+
     fn ok(&self, user: &str, line: &str) -> String {
         let (code, said) = self.view.sh(user, &format!("export XDG_DATA_HOME=/mnt/place/of-{user}; {line}"));
         assert_eq!(code, 0, "{line}: {said}");
@@ -222,8 +230,7 @@ fn a_mount_by_way_of_an_engine_goes_on_with_the_next_one() {
          echo more >&6; cat <&7' > told 2>&1 &",
     );
     guests.ok(USER, "for n in $(seq 100); do [ -e open ] && exit 0; sleep 0.1; done; exit 1");
-    guests.ok(OTHER, "kill -9 $(pgrep -f 'dolmen [s]erve theirs'); for n in $(seq 100); do pgrep -f 'dolmen [s]erve theirs' || exit 0; sleep 0.1; done; exit 1");
-    guests.serve();
+    guests.serve_anew();
     // What it was called is another file now.
     guests.ok(ROOT, "rm r/tmp/a/lost; echo other > r/tmp/a/lost");
     guests.ok(USER, "mkdir mnt/tmp/a/d && mv mnt/tmp/a/d mnt/tmp/a/e && ls mnt/tmp/a | tr '\\n' ' '");
@@ -231,4 +238,92 @@ fn a_mount_by_way_of_an_engine_goes_on_with_the_next_one() {
     let told = view.sh(USER, "cat told mnt/tmp/a/b/f").1;
     assert!(told.contains("stone\n") && told.ends_with("stone\nmore\n"), "{told}");
     assert_eq!(view.sh(USER, UNMOUNT).0, 0);
+}
+
+#[test]
+fn who_may_do_less_than_before_is_told_so_and_reads_on() {
+    let Some(guests) = Guests::new("guests-reduced") else { return };
+    guests.fill();
+    let system = "unix:theirs/dolmen.sock";
+    guests.ok(OTHER, &format!("./dolmen dmg -G {system} pool update-acl q --entry A::nobody@:rw"));
+    let allow = |what: &str| {
+        guests.ok(OTHER, &format!("./dolmen daos -G {system} cont update-acl q c --entry A::nobody@:{what}"))
+    };
+    allow("rwd");
+    guests.ok(USER, &format!("./dolmen mount {POOL} c mnt --log log && echo stone > mnt/tmp/f"));
+    allow("rd");
+    guests.serve_anew();
+    assert_eq!(guests.ok(USER, "cat mnt/tmp/f; ls mnt/tmp"), "stone\nf\nroots\n");
+    for line in
+        ["echo more | tee -a mnt/tmp/f", "mkdir mnt/tmp/d", "rm -f mnt/tmp/f", "mv mnt/tmp/f mnt/tmp/g"]
+    {
+        let (code, said) = guests.view.sh(USER, line);
+        let log = guests.ok(USER, "cat log");
+        assert!(code != 0 && said.contains("Permission denied"), "{line}: {code} {said}{log}");
+    }
+    assert_eq!(guests.ok(USER, "cat mnt/tmp/f"), "stone\n");
+    let log = guests.ok(USER, "cat log");
+    assert!(log.contains("less than it could") && !log.contains("was destroyed"), "{log}");
+    assert_eq!(guests.view.sh(USER, UNMOUNT).0, 0);
+}
+
+/// Says what a user uses and may, or what it is told if it cannot.
+const QUOTA: &str = "import os,sys
+try: print(os.getxattr(sys.argv[1], \"dolmen.quota\").decode())
+except OSError as error: print(error.errno)";
+
+#[test]
+fn a_user_sees_what_he_uses_and_may_through_every_mount() {
+    if !has("python3") {
+        return;
+    }
+    let Some(guests) = Guests::new("guests-quota") else { return };
+    guests.fill();
+    for limits in ["--user 65534 --bytes 1M --files 10", "--user 0 --files 20", "--bytes 10M"] {
+        guests.ok(OTHER, &format!("./dolmen cont quota {POOL} c {limits}"));
+    }
+    guests.ok(ROOT, &format!("mkdir a; ./dolmen mount {POOL} c a --allow-other --log alog"));
+    guests.ok(ROOT, &format!("mkdir s; ./dolmen mount {POOL} c s --files --log slog"));
+    guests.ok(USER, MOUNT);
+    guests.ok(USER, "head -c 5000 /dev/zero > mnt/tmp/f; mkdir mnt/tmp/d");
+    let account = |whose: &str| {
+        let told = guests.ok(OTHER, &format!("./dolmen cont quota {POOL} c {whose} --json"));
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        let number = |of: &str, what: &str| {
+            told["response"][of][what].as_u64().map_or("none".to_owned(), |n| n.to_string())
+        };
+        ["bytes", "files"].map(|of| [number(of, "used"), number(of, "limit")])
+    };
+    let wanted = |uid: u32| {
+        let ([[bytes, bytes_limit], [files, files_limit]], [[all, all_limit], [names, names_limit]]) =
+            (account(&format!("--user {uid}")), account(""));
+        format!(
+            "uid={uid} bytes={bytes} bytes_limit={bytes_limit} files={files} files_limit={files_limit} \
+             container_bytes={all} container_bytes_limit={all_limit} container_files={names} \
+             container_files_limit={names_limit}\n"
+        )
+    };
+    let told = |who: &str, path: &str| guests.ok(who, &format!("python3 -c '{QUOTA}' {path}"));
+    let own = wanted(65534);
+    assert!(own.starts_with("uid=65534 bytes=5000 bytes_limit=1048576 files=2 files_limit=10 "), "{own}");
+    for (who, uid, paths) in [
+        (USER, 65534, &["mnt", "mnt/tmp", "mnt/tmp/f", "a/tmp/f"][..]),
+        (ROOT, 0, &["s", "s/tmp/f", "a", "r/no"]),
+        (OTHER, 4711, &["a"]),
+    ] {
+        for path in paths {
+            assert_eq!(told(who, path), wanted(uid), "{who} {path}");
+        }
+    }
+    // It is nobody's to copy or to set.
+    let list = "python3 -c 'import os; print(os.listxattr(\"mnt/tmp/f\"))'";
+    assert_eq!(guests.ok(USER, list), "[]\n");
+    let sets = QUOTA.replace(
+        "getxattr(sys.argv[1], \"dolmen.quota\").decode()",
+        "setxattr(sys.argv[1], \"dolmen.quota\", b\"x\")",
+    );
+    assert_eq!(guests.ok(USER, &format!("python3 -c '{sets}' mnt/tmp/f")), "95\n");
+    for (who, dir) in [(USER, "mnt"), (ROOT, "r"), (ROOT, "s"), (ROOT, "a")] {
+        assert_eq!(guests.view.sh(who, &UNMOUNT.replace("mnt", dir)).0, 0);
+    }
 }
