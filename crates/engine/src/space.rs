@@ -25,6 +25,10 @@ pub(crate) const CEILING_FRAME_BYTES: usize = LogFrame::padded_bytes(size_of::<E
 pub(crate) const CLIENT_FRAME_BYTES: usize = LogFrame::padded_bytes(ClientIntro::BYTES);
 pub(crate) const CRED_FRAME_BYTES: usize = LogFrame::padded_bytes(CRED_BYTES);
 
+/// What stands elsewhere of values in bulk, of 64 KiB and more, takes at most such a part of what they do: an entry of a run and
+/// of the one that it is merged into, with a checksum for each 32 KiB, and the maps of their units.
+const BESIDE_BULK_PARTS: u64 = 128;
+
 /// What asks for room in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
@@ -265,19 +269,14 @@ impl Target {
         merge + deltas + self.store.log.segment_bytes() + manifests
     }
 
-    pub(crate) fn space_report(&self) -> SpaceReport {
+    pub(crate) fn space_report(&mut self) -> SpaceReport {
+        let free_bytes = self.free_bytes();
         let log = &self.store.log;
         let log_bytes = log.segments.values().map(|segment| segment.live_bytes).sum();
         let reserve_bytes = self.run_reserve() + RESERVE_LOG_SEGMENTS * log.segment_bytes();
-        let bulk_free = self.store.bulk.allocated_bytes() - self.store.bulk.used_bytes();
-        let log_free = (log.free_count() as u64).saturating_sub(RESERVE_LOG_SEGMENTS) * log.segment_bytes();
-        // The others take what is left beside this one: over all of them it is counted once.
-        let left = self.store.disks.meta.space().map_or(u64::MAX, |space| space.free_bytes);
-        let share = (left / u64::from(self.config.device_sharers.max(1))).saturating_sub(self.run_reserve());
-        let room = self.room(u64::MAX).unwrap_or(0).min(share);
         SpaceReport {
             total_bytes: self.config.capacity_bytes,
-            free_bytes: room + bulk_free + log_free,
+            free_bytes,
             allocated_bytes: self.allocated_bytes(),
             bulk_bytes: self.store.bulk.used_bytes(),
             log_bytes,
@@ -286,5 +285,32 @@ impl Target {
             scrubbed_bytes: self.scrub.verified_bytes,
             damage_count: self.scrub.damage_count(),
         }
+    }
+
+    /// What large values can take: all that is free in segments of bulk, and as many more of these as there is room for. Small ones
+    /// find as much, and in the end a part of a segment more.
+    fn free_bytes(&mut self) -> u64 {
+        let segment_bytes = self.store.bulk.segment_bytes();
+        let in_segments = self.store.bulk.allocated_bytes() - self.store.bulk.used_bytes();
+        let log = &self.store.log;
+        // Segments of the log beyond the reserve are given back for bulk.
+        let spare = (log.free_count() as u64).saturating_sub(RESERVE_LOG_SEGMENTS) * log.segment_bytes();
+        let taken = self.run_reserve() + in_segments / BESIDE_BULK_PARTS;
+        let unallocated = (self.config.capacity_bytes + spare).saturating_sub(self.allocated_bytes() + taken);
+        // The others take what is left beside this one: over all of them it is counted once.
+        let sharers = u64::from(self.config.device_sharers.max(1));
+        let left = self.store.disks.meta.space().map_or(u64::MAX, |space| space.free_bytes) / sharers;
+        let left = left.saturating_add(spare).saturating_sub(taken);
+        let beside = segment_bytes / BESIDE_BULK_PARTS;
+        let by_device = if self.store.disks.has_bulk_device() {
+            let bulk_left = self.store.disks.bulk().space().map_or(u64::MAX, |space| space.free_bytes);
+            // A segment takes nothing of the other device but for what stands there of its values; it is made if it would fit.
+            let by_entries = left.checked_sub(segment_bytes).map_or(0, |left| 1 + left / beside);
+            by_entries.min(bulk_left / sharers / segment_bytes)
+        } else {
+            left / (segment_bytes + beside)
+        };
+        let segments = by_device.min(unallocated / (segment_bytes + beside));
+        segments * segment_bytes + in_segments
     }
 }

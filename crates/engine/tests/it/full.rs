@@ -1,11 +1,11 @@
 //! A full target: it says so, loses nothing, and can be read, punched, destroyed and written again.
 
-use crate::rig::{Rig, oid, small_config};
-use dolmen_codec::TargetStore;
+use crate::rig::{Rig, amount, oid, small_config};
 use dolmen_codec::verb::{ContVerb, PunchScope, ReadAt, Reply, Verb};
+use dolmen_codec::{Progress, TargetStore};
 use dolmen_engine::TargetConfig;
 use dolmen_env::sim::{CrashPlan, SimConfig, SimDisk, SimDrive};
-use dolmen_env::{Disk as _, Media};
+use dolmen_env::{Disk as _, Media, Rng};
 use dolmen_types::{Cond, Durability, Error, Key};
 use std::collections::BTreeMap;
 
@@ -342,4 +342,69 @@ fn what_a_full_device_refuses_uses_up_no_numbers_of_runs() {
     let runs = files.iter().filter_map(|name| u32::from_str_radix(name.strip_prefix("run.")?, 16).ok());
     let last = runs.max();
     assert!(last < Some(32), "{last:?} after {refused} refused writes");
+}
+
+/// Fills a target with values of a size, and compares what it said was free with what was written from there on.
+fn judge_free_bytes(rng: &mut Rng) {
+    let below = |rng: &mut Rng, bound| rng.below(bound);
+    let bulk_segment_bytes = 256 << 10 << below(rng, 3);
+    let sizes = (16..19).map(|shift| 1u64 << shift).filter(|&size| size <= bulk_segment_bytes);
+    let sizes: Vec<u64> = sizes.collect();
+    let size = sizes[usize::try_from(below(rng, sizes.len() as u64)).unwrap()];
+    let room_bytes = (8 << 20) + below(rng, 8 << 20);
+    let (by_device, apart) = (below(rng, 2) == 0, below(rng, 2) == 0);
+    let media = if below(rng, 2) == 0 { Media::Block } else { Media::Mapped };
+    let config = TargetConfig {
+        capacity_bytes: if by_device { 1 << 40 } else { room_bytes },
+        bulk_segment_bytes: u32::try_from(bulk_segment_bytes).unwrap(),
+        ..small_config()
+    };
+    let seed = below(rng, 1 << 32);
+    let of = |capacity_bytes| SimConfig { seed, media, capacity_bytes, ..SimConfig::default() };
+    let drive = SimDrive::new(of(if by_device && !apart { room_bytes } else { 1 << 30 }));
+    let bulk_bytes = if by_device { room_bytes } else { 1 << 30 };
+    let bulk = apart.then(|| SimDrive::on_power(of(bulk_bytes), drive.power()));
+    let what = format!(
+        "{size} into {bulk_segment_bytes} of {room_bytes}, {media:?}, by the device {by_device}, apart {apart}"
+    );
+    let mut rig = Rig::created(drive, bulk, config);
+    rig.create_container(Durability::Process);
+    let (mut key, works) = (0u64, below(rng, 2) == 0);
+    let value = vec![1; usize::try_from(size).unwrap()];
+    for round in 0..3 {
+        let (mut said, mut written) = (Vec::new(), 0);
+        let refused = loop {
+            said.push((written, rig.space().free_bytes));
+            match rig.put(oid(1), &key.to_le_bytes(), b"a", &value) {
+                Ok(_) => (key, written) = (key + 1, written + size),
+                Err(error) => break error,
+            }
+            while works && rig.target.as_mut().unwrap().step() == Progress::More {}
+        };
+        assert_eq!(refused.der(), -1007, "{what}: DER_NOSPACE");
+        for &(before, free) in &said {
+            assert!(
+                free <= written - before + size,
+                "{what}, {round}: {free} free, and {} written",
+                written - before
+            );
+        }
+        let least = said[0].1 + bulk_segment_bytes + written / 64;
+        assert!(least >= written, "{what}, {round}: {} free, and {written} written", said[0].1);
+        for key in (0..key).filter(|_| rng.below(2) == 0) {
+            rig.punch(oid(1), PunchScope::Dkey(Key::from_slice(&key.to_le_bytes())), Cond::NONE).unwrap();
+        }
+        rig.aggregate();
+        rig.ask(Verb::Checkpoint).unwrap();
+    }
+}
+
+#[test]
+fn what_a_target_says_is_free_can_be_written() {
+    let seed = Rng::from_entropy().unwrap().below(1 << 32);
+    println!("seed {seed}");
+    let mut rng = Rng::from_seed(seed);
+    for _ in 0..amount("FREE_ROUNDS", 40) {
+        judge_free_bytes(&mut rng);
+    }
 }

@@ -118,7 +118,8 @@ impl Rig {
         Self::with_container(Self::created(drive, Some(bulk), config), durability)
     }
 
-    fn created(drive: SimDrive, bulk: Option<SimDrive>, config: TargetConfig) -> Self {
+    /// A target without a container on these drives, the second one for bulk data.
+    pub(crate) fn created(drive: SimDrive, bulk: Option<SimDrive>, config: TargetConfig) -> Self {
         let clock = SimClock::new(1_800_000_000_000_000_000);
         let mut rig =
             Self { drive, bulk, clock, config, target: None, recovery: Recovery::default(), cont: CONT };
