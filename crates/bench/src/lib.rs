@@ -22,6 +22,7 @@ mod durable;
 mod error;
 mod ground;
 mod large;
+mod limits;
 mod load;
 mod meter;
 mod native;

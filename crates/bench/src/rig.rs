@@ -4,15 +4,16 @@ use crate::data::Values;
 use crate::error::{Error, Result};
 use crate::meter::{Histogram, Meter, now};
 use dolmen_codec::order::HashKey;
+use dolmen_codec::quota::{Account, Limits, Quota};
 use dolmen_codec::verb::{
-    ContSpec, ContVerb, Fetch, FetchIod, List, ListWhat, Listed, NewValue, Payload, ReadAt, Reply,
-    SpaceReport, Update, UpdateIod, Verb, Want,
+    ContSpec, ContVerb, Fetch, FetchIod, List, ListWhat, Listed, Mutation, NewValue, Payload, Prepare,
+    ReadAt, Reply, SpaceReport, Update, UpdateIod, Verb, Want,
 };
 use dolmen_codec::{Completion, Op, TargetStore};
 use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
 use dolmen_env::{Media, RealClock, RealDisk, RealOptions};
 use dolmen_types::{
-    Anchor, Cond, ContNo, Durability, Epoch, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Recx,
+    Anchor, Cond, ContNo, Durability, Epoch, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Recx, TxId,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
@@ -502,6 +503,55 @@ impl<'v> Rig<'v> {
             Reply::Space(space) => Ok(space),
             _ => Ok(SpaceReport::default()),
         }
+    }
+
+    /// Limits the container and some users to more than there will ever be.
+    pub(crate) fn limit(&mut self, uids: &[u32]) -> Result<()> {
+        let limits = Limits { bytes: 1 << 50, files: 0 };
+        let users = uids.iter().map(|&uid| (uid, limits)).collect();
+        let account = Arc::new(Account::default());
+        self.target.keep_account(CONT, &account)?;
+        account.limit(Quota { limits, users });
+        Ok(())
+    }
+
+    /// What comes next is of the object with this number.
+    pub(crate) fn go_to(&mut self, object: u64) {
+        self.oid = Oid::new(self.setup.kind.object_type(), ObjectClass::S1, 0, 1 + object);
+    }
+
+    /// One at which a transaction may write: above all that is there.
+    pub(crate) fn next_epoch(&mut self) -> Result<Epoch> {
+        match self.ask(Verb::Latest)? {
+            Reply::Written(latest) => Ok(latest.next()),
+            _ => Ok(self.last.next()),
+        }
+    }
+
+    /// Gives what there is of the object to a user.
+    pub(crate) fn give(&mut self, at: Epoch, uid: u32) -> Result<()> {
+        let gift = Update {
+            oid: self.oid,
+            dkey: Key::new(),
+            cond: Cond::NONE,
+            iods: smallvec![],
+            charged: Some(uid),
+        };
+        let here = dolmen_types::TargetNo(self.setup.target);
+        let prepare = Prepare {
+            tx: TxId { client: self.head.id.client, begin: at },
+            epoch: at,
+            leader: here,
+            participants: smallvec![here],
+            mutations: vec![Mutation::Update(gift)],
+        };
+        self.ask(Verb::Prepare(prepare)).map(drop)
+    }
+
+    /// Bytes that users are charged.
+    pub(crate) fn charges(&mut self) -> Result<Vec<(u32, u64)>> {
+        let charges = self.target.charges(CONT)?;
+        Ok(charges.into_iter().map(|(uid, charge)| (uid, charge.bytes)).collect())
     }
 
     /// Closes the target with a last checkpoint.

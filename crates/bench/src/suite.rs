@@ -17,7 +17,7 @@ struct Scenario {
     run: fn(&Options, &mut dyn FnMut(Row)) -> Result<()>,
 }
 
-const ENGINE: [Scenario; 12] = [
+const ENGINE: [Scenario; 14] = [
     Scenario { name: "machine", rates: 0.0, besides_s: 6.0, run: points::machine },
     Scenario { name: "bare", rates: 1.0, besides_s: 40.0, run: bare::run },
     Scenario {
@@ -58,6 +58,8 @@ const ENGINE: [Scenario; 12] = [
     },
     Scenario { name: "dkeys", rates: 1.0, besides_s: 20.0, run: targets::dkeys },
     Scenario { name: "targets", rates: 4.0, besides_s: 20.0, run: targets::two },
+    Scenario { name: "limits", rates: 2.0, besides_s: 20.0, run: crate::limits::writes },
+    Scenario { name: "gifts", rates: 0.0, besides_s: 15.0, run: crate::limits::gifts },
     Scenario { name: "power", rates: 4.4, besides_s: 60.0, run: durable::run },
     Scenario { name: "amplification", rates: 0.0, besides_s: 120.0, run: amplify::run },
 ];
