@@ -718,11 +718,9 @@ impl Container {
 pub struct LockAsked(Result<Unawaited>);
 
 impl LockAsked {
-    /// Sees that it is on its way.
-    pub fn send(&self) {
-        if let Ok(asked) = &self.0 {
-            asked.send();
-        }
+    /// Sees that it is on its way. Whether a connection had to be made anew for it, to an engine that may have forgotten what it knew.
+    pub fn send(&self) -> bool {
+        self.0.as_ref().is_ok_and(Unawaited::send)
     }
 
     /// Looks whether it is answered; `None` if it is not.

@@ -109,9 +109,9 @@ impl Unawaited {
         Ok(Self { core: Arc::clone(core), token })
     }
 
-    /// What was sent may be in a buffer still.
-    pub(crate) fn send(&self) {
-        self.core.transport().flush();
+    /// What was sent may be in a buffer still. Whether a connection had to be made anew for it.
+    pub(crate) fn send(&self) -> bool {
+        self.core.transport().flush()
     }
 
     /// What it was answered, told once; `None` if that is not there yet.

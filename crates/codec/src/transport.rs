@@ -126,8 +126,11 @@ pub trait Transport: Send + Sync {
     /// Sends a request whose outcome goes to `queue`: at the latest when something is asked that waits, or somebody polls.
     fn submit(&self, queue: QueueId, request: Request<'static>);
 
-    /// Sends what was submitted and waits in a buffer.
-    fn flush(&self) {}
+    /// Sends what was submitted and waits in a buffer. Whether a connection had to be made anew for it to the pool's service: that may
+    /// have forgotten who is there.
+    fn flush(&self) -> bool {
+        false
+    }
 
     /// As `call`, of a read of the present: with a lease on what it has looked at, if there are any. Whoever gets one has to see
     /// to it that whoever drives the transport looks for pushes, else it ends after its term.

@@ -174,17 +174,18 @@ impl Locks {
     /// As [`Locks::free`], without waiting for the engine, which does it before whatever it is asked after this. Tells owners for
     /// whom that could not be done before: they have to be freed anew.
     pub(crate) fn free_soon(&self, who: LockOwner) -> Vec<LockOwner> {
-        let mut own = self.own();
+        let (mut own, mut is_new) = (self.own(), false);
         if own.by_owner.contains_key(&who) {
             let free = LockRange::whole(LockKind::Free);
             let asked = self.cont.ask_lock(self.question(true, LockAction::Set, who, 0, free));
-            asked.send();
+            is_new = asked.send();
             self.note(&mut own, who, 0, free);
             own.freeing.push((who, asked));
         }
         let (failed, is_forgotten) =
             if own.freeing.len() < FREEING_LOOK { (Vec::new(), false) } else { own.take_answered() };
-        if is_forgotten {
+        // Who answers by another connection may be another run of the engine.
+        if is_forgotten || is_new {
             // Ignored: it is told with the next question.
             let _later = self.say_here(&mut own);
         }

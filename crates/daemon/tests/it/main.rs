@@ -26,6 +26,7 @@ mod last;
 mod leases;
 mod left;
 mod made;
+mod opens;
 mod parted;
 mod parts;
 mod quota;

@@ -7,7 +7,7 @@ use dolmen_codec::verb::Verb;
 use dolmen_codec::{Answer, Ask, Lease, Outcome, QueueId, Request};
 use dolmen_types::{Error, Oid, Result, Uuid};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Which request.
@@ -33,6 +33,8 @@ pub(crate) struct Watched {
     answered: Mutex<Vec<(QueueId, Outcome)>>,
     /// Guards what leases were given on, by their numbers; `None` where none are given.
     leased: Option<Mutex<Vec<String>>>,
+    /// What was sent without being waited for last went by another connection.
+    is_new: AtomicBool,
     /// Why nothing is carried out at present, if nothing is.
     refuses: Box<dyn Fn() -> Option<Error> + Send + Sync>,
 }
@@ -50,7 +52,8 @@ impl Watched {
         let (requests, round_trips) = (AtomicU64::new(0), AtomicU64::new(0));
         let (trap, answered) = (Mutex::new(None), Mutex::default());
         let refuses = Box::new(refuses);
-        Self { inner, requests, round_trips, trap, keeper: None, answered, leased: None, refuses }
+        let is_new = AtomicBool::new(false);
+        Self { inner, requests, round_trips, trap, keeper: None, answered, leased: None, is_new, refuses }
     }
 
     /// One that keeps locks, as a daemon does.
@@ -66,6 +69,11 @@ impl Watched {
     /// One that gives leases for ever.
     pub(crate) fn leasing(inner: Arc<dyn Transport>) -> Self {
         Self { leased: Some(Mutex::default()), ..Self::new(inner) }
+    }
+
+    /// Has what is sent next without being waited for go by another connection.
+    pub(crate) fn end_connection(&self) {
+        self.is_new.store(true, Ordering::Relaxed);
     }
 
     /// What these leases are on.
@@ -275,6 +283,10 @@ impl Transport for Watched {
     fn call_leased(&self, request: Request<'_>) -> (Outcome, Option<Lease>) {
         let on = read_of(&request.ask);
         (self.call(request), on.and_then(|on| self.lease(on)))
+    }
+
+    fn flush(&self) -> bool {
+        self.is_new.swap(false, Ordering::Relaxed)
     }
 
     fn open_queue(&self) -> Result<QueueId> {

@@ -222,6 +222,10 @@ impl Transport for Door {
         self.link.submit(self.pool, queue, request);
     }
 
+    fn flush(&self) -> bool {
+        self.link.flush()
+    }
+
     fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
         self.link.poll(queue, wait, out);
     }

@@ -346,12 +346,8 @@ impl Link {
         self.inner.submit(pool, queue.0 as usize, request, false);
     }
 
-    pub(super) fn flush(&self) {
-        self.look(|state| {
-            state.flush();
-            // With the room for it: what is asked after it is to come after it.
-            state.send_unsent();
-        });
+    pub(super) fn flush(&self) -> bool {
+        self.inner.flush()
     }
 
     pub(super) fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
@@ -865,6 +861,9 @@ impl State {
         });
         self.scratch = scratch;
         written?;
+        if let (Ask::Pool(PoolVerb::Lock(cont, ask)), Some(attached)) = (ask, self.pools.of_mut(pool)) {
+            attached.note_holder(*cont, ask);
+        }
         self.leases.has_acked(push_acked);
         self.note_sent(id);
         Ok(())

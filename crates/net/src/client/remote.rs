@@ -661,11 +661,13 @@ impl Transport for Remote {
         }
     }
 
-    fn flush(&self) {
-        match &self.spread {
-            None => self.home.link().flush(),
-            Some(_) => self.links().iter().for_each(Link::flush),
+    fn flush(&self) -> bool {
+        let others = self.spread.iter().flat_map(|spread| &spread.others);
+        for door in others.filter_map(Other::door) {
+            // Ignored: the others know nothing of who is there.
+            let _is_new = door.flush();
         }
+        self.home.flush()
     }
 
     fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {

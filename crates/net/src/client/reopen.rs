@@ -187,6 +187,11 @@ impl Session {
                 return Ok(());
             }
         }
+        let here: Vec<_> = attached.here().filter(|verb| self.welcome.knows_verb(verb)).collect();
+        for here in here {
+            // Ignored: who was forgotten is told so when he asks for something himself.
+            let _told = self.ask_pool(attached, slot, here, waiting, late).await?;
+        }
         Ok(())
     }
 

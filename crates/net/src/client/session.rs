@@ -9,6 +9,7 @@ use crate::stream::Stream;
 use crate::terms::Terms;
 use core::time::Duration;
 use dolmen_codec::evictions::Evictions;
+use dolmen_codec::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange};
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{
     FEATURE_FILES, FEATURE_LEASES, FEATURE_PARTS, FEATURE_QUOTA, HELLO_BYTES, Hello, PoolSlot, Refusal,
@@ -47,6 +48,8 @@ pub(super) struct Attached {
     pub(super) conts: BTreeMap<ContNo, Opened>,
     /// How many evictions this client has asked for on which containers, and has no answer to yet.
     pub(super) evicting: BTreeMap<ContNo, u64>,
+    /// Who has files open, in which container, and what says that he is there: an engine hears that again on each connection.
+    pub(super) holders: Vec<(ContNo, LockAsk)>,
     /// How often the pool had been taken from all who had it when this client opened it.
     pub(super) evictions: u64,
     /// Why it could not be opened on this connection, though it may be later.
@@ -80,6 +83,9 @@ pub(super) struct Opened {
     /// may or may not have counted.
     pub(super) slack: u64,
 }
+
+/// Holders of open files that are remembered, each a mount of this process; of more the first are forgotten.
+const HOLDERS_MAX: usize = 64;
 
 /// No count of evictions.
 const UNKNOWN: u64 = u64::MAX;
@@ -266,6 +272,7 @@ impl Attached {
             head,
             conts: BTreeMap::new(),
             evicting: BTreeMap::new(),
+            holders: Vec::new(),
             evictions: 0,
             refused: None,
             is_opening: false,
@@ -317,6 +324,28 @@ impl Attached {
         let evictions = Evictions::of(&now.props).count(self.head.cred.uid);
         let highest = opened.evictions.saturating_add(own).saturating_add(opened.slack);
         (opened.evictions..=highest).contains(&evictions)
+    }
+
+    /// Takes note of who has files open, by what is asked of locks: he has them still after the connection.
+    pub(super) fn note_holder(&mut self, cont: ContNo, ask: &LockAsk) {
+        if ask.family != LockFamily::Open {
+            return;
+        }
+        self.holders.retain(|(_, known)| known.holder != ask.holder);
+        let has_some = ask.has_locks || ask.range.kind != LockKind::Free && ask.action != LockAction::Test;
+        if has_some && ask.action != LockAction::Leave {
+            let range = LockRange::whole(LockKind::Free);
+            let here = LockAsk { action: LockAction::Renew, has_locks: true, range, ..ask.clone() };
+            // Whoever asked last has something open most likely.
+            let gone = self.holders.len().saturating_sub(HOLDERS_MAX - 1);
+            self.holders.drain(..gone);
+            self.holders.push((cont, here));
+        }
+    }
+
+    /// What says that they are there who have files open.
+    pub(super) fn here(&self) -> impl Iterator<Item = PoolVerb<'static>> {
+        self.holders.iter().map(|(cont, ask)| PoolVerb::Lock(*cont, Box::new(ask.clone())))
     }
 
     /// Asks for an eviction.

@@ -2,13 +2,14 @@
 //!
 //! It has every pool that somebody asks for, and in each the container `c`. What it was asked it keeps, in words.
 
+use dolmen_codec::lock::LockReply;
 use dolmen_codec::order::HashKey;
 use dolmen_codec::pool::{ContHandle, PoolInfo, PoolReply, PoolVerb};
 use dolmen_codec::verb::{FetchedIod, Reply, Verb};
 use dolmen_codec::wire::{
-    Asked, FetchPlan, HELLO_BYTES, Hello, PAYLOAD_SUM_BYTES, PoolConnection, PoolName, PoolSlot,
-    REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, RankInfo, ReplyHeader, ReplyTo, RequestHeader, SystemReply,
-    SystemVerb, Version, Welcome, decode_request_owned, decode_system_request, encode_reply,
+    Asked, FEATURE_LEASES, FetchPlan, HELLO_BYTES, Hello, PAYLOAD_SUM_BYTES, PoolConnection, PoolName,
+    PoolSlot, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, RankInfo, ReplyHeader, ReplyTo, RequestHeader,
+    SystemReply, SystemVerb, Version, Welcome, decode_request_owned, decode_system_request, encode_reply,
     encode_system_reply,
 };
 use dolmen_codec::{Answer, Ask};
@@ -238,7 +239,7 @@ fn welcome(rank: u32) -> Welcome {
         rank,
         engine: Uuid::nil(),
         instance: 1,
-        features: 0,
+        features: FEATURE_LEASES,
         ring_bytes: 0,
         body_bytes_max: 1 << 20,
         payload_bytes_max: 1 << 30,
@@ -420,6 +421,10 @@ impl Conn {
                 let closed = handles.checked_sub(1).ok_or(Error::NoHandle);
                 *handles = closed.clone().unwrap_or(0);
                 (format!("close {pool}/c"), closed.map(|_| Answer::Pool(PoolReply::Done)))
+            }
+            Ask::Pool(PoolVerb::Lock(_, ask)) => {
+                let question = format!("lock {pool} {:?} {:?}", ask.action, ask.range.kind);
+                (question, Ok(Answer::Pool(PoolReply::Lock(LockReply::Done))))
             }
             Ask::Target(_, _, Verb::Update(_)) => {
                 (format!("update {pool}"), Ok(Answer::Target(Reply::Written(Epoch(1)))))

@@ -314,6 +314,21 @@ fn what_is_open_is_known_again_to_a_keeper_of_locks_that_was_started_anew_when_o
 }
 
 #[test]
+fn what_is_open_is_known_again_when_one_file_is_closed_over_a_connection_that_had_to_be_made_anew() {
+    let (_world, watched, [one, two], _) = two();
+    let file = put(&one, "/f", b"data");
+    let other = put(&one, "/g", b"data");
+    watched.forget_locks(true);
+    watched.end_connection();
+    drop(other);
+    assert_eq!(watched.holders_of(file.oid()), 1);
+    watched.forget_locks(false);
+    two.unlink("/f").unwrap();
+    file.write_at(4, b" more").unwrap();
+    assert_eq!(file.stat().unwrap().size_bytes, 9);
+}
+
+#[test]
 fn who_may_have_no_more_locks_frees_what_nobody_has_open_and_nothing_else() {
     for (case, remove) in REMOVALS {
         let (world, watched, [one, two], objects) = two();

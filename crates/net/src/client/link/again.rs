@@ -130,6 +130,11 @@ impl Inner {
                 }
             }
         }
+        for verb in copy.here() {
+            let here = Request { token: 0, head: copy.head, ask: Ask::Pool(verb) };
+            // Ignored: who was forgotten is told so when he asks for something himself.
+            let _told = self.call(pool, Handles::Same, here).result;
+        }
         Ok(pool)
     }
 }

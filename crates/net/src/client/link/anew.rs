@@ -92,6 +92,24 @@ impl Inner {
         (self.attempt(state, until_ns, deadline_after(self.options.patience)), false)
     }
 
+    /// Sends what queues have in a buffer. Over a connection that has ended it goes with the next one, which is looked for as by who
+    /// gives something up: whoever has asked may say nothing more for long, and is not there for the engine until then.
+    /// Whether there is one.
+    pub(super) fn flush(&self) -> bool {
+        if self.mark.is_forked() {
+            return false;
+        }
+        let mut state = self.lock();
+        state.flush();
+        state.look_for_end();
+        // With the room for it: what is asked after it is to come after it.
+        state.send_unsent();
+        if !state.has_unsent || state.session.is_some() {
+            return false;
+        }
+        self.come_back(state).session.is_some()
+    }
+
     /// Looks once whether an engine is there again, for who gives something up that it may have on record; waits no longer than a
     /// look does, nor for a connection that others make if that takes longer: who gives up many things waits once.
     pub(super) fn come_back<'s>(&'s self, mut state: Guard<'s>) -> Guard<'s> {
