@@ -614,8 +614,10 @@ impl Mount {
     /// Runs `operation` on a node's home, again when the record moved meanwhile.
     pub(crate) fn at_home<T>(&self, node: &Node, mut operation: impl FnMut(&Slot) -> Result<T>) -> Result<T> {
         match self.at_name(node, &mut operation) {
-            // It is open here, and its name is gone.
-            Err(Error::Stale) if self.finds_left(node)? => self.at_name(node, operation),
+            // It is open here, and its name is gone; or it is a directory, and elsewhere.
+            Err(Error::Stale) if self.finds_left(node)? || self.finds_moved(node)? => {
+                self.at_name(node, operation)
+            }
             other => other,
         }
     }

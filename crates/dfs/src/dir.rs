@@ -597,9 +597,11 @@ impl Mount {
         dir.check_there()?;
         let alone = self.alone();
         if alone.is_none() || whole {
-            self.transact(|tx| {
-                self.check_alive(At::Tx(tx), dir)?;
-                put(At::Tx(tx))
+            self.in_dir(dir, || {
+                self.transact(|tx| {
+                    self.check_alive(At::Tx(tx), dir)?;
+                    put(At::Tx(tx))
+                })
             })?;
         } else {
             put(At::Latest)?;

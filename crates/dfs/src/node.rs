@@ -77,6 +77,8 @@ pub(crate) struct Node {
     nameable: AtomicBool,
     /// Another mount has moved or removed it, as the last look at its record has shown.
     lost: AtomicBool,
+    /// It was looked for in vain since it was found by a path.
+    sought: AtomicBool,
     /// Owner, group and mode as last seen: what access checks of a path's directories use.
     uid: AtomicU32,
     gid: AtomicU32,
@@ -265,6 +267,7 @@ impl Node {
             told_open: Mutex::default(),
             nameable: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            sought: AtomicBool::new(false),
             uid: AtomicU32::new(inode.uid),
             gid: AtomicU32::new(inode.gid),
             mode: AtomicU32::new(inode.permissions),
@@ -439,8 +442,17 @@ impl Node {
         }
     }
 
+    pub(crate) fn was_sought(&self) -> bool {
+        self.sought.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_sought(&self) {
+        self.sought.store(true, Ordering::Release);
+    }
+
     pub(crate) fn set_found(&self) {
         self.lost.store(false, Ordering::Release);
+        self.sought.store(false, Ordering::Release);
     }
 
     pub(crate) fn set_lost(&self) {

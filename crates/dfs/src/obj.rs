@@ -275,13 +275,15 @@ impl Dir {
         }
         check_add(self.cred.as_deref(), &self.node)?;
         let to = Slot::new(self.node.oid, name);
-        mount.at_home(&obj.node, |from| match obj.node.is_removed() {
-            false => mount.link(from, obj.node.oid, &self.node, &to),
-            true if obj.node.is_nameable() => {
-                let in_use = InUse::new(&obj.node).or(Err(Error::NotFound))?;
-                mount.name_orphan(in_use.node(), from, &self.node, &to)
-            }
-            true => Err(Error::NotFound),
+        mount.in_dir(&self.node, || {
+            mount.at_home(&obj.node, |from| match obj.node.is_removed() {
+                false => mount.link(from, obj.node.oid, &self.node, &to),
+                true if obj.node.is_nameable() => {
+                    let in_use = InUse::new(&obj.node).or(Err(Error::NotFound))?;
+                    mount.name_orphan(in_use.node(), from, &self.node, &to)
+                }
+                true => Err(Error::NotFound),
+            })
         })?;
         obj.node.note_name(&to);
         obj.stat()

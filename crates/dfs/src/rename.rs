@@ -27,7 +27,7 @@ pub enum RenameMode {
 }
 
 /// Directories between one and the root: more do not fit a path.
-const DEPTH_MAX: usize = crate::layout::PATH_BYTES_MAX;
+pub(crate) const DEPTH_MAX: usize = crate::layout::PATH_BYTES_MAX;
 
 /// How long a rename goes on where others change the same entries: a program does not expect to be told to try again.
 const PATIENCE_NS: u64 = 30_000_000_000;
@@ -108,6 +108,10 @@ impl Dir {
                     if rounds < ROUNDS_MAX && self.mount().monotonic_ns() < end_ns =>
                 {
                     self.mount().paths.forget_all();
+                    if done == Err(Error::Stale) {
+                        self.mount().finds_moved_above(&self.node)?;
+                        self.mount().finds_moved_above(&new_dir.node)?;
+                    }
                     dolmen_env::yield_now();
                 }
                 Err(Error::Stale) => return Err(Error::Contended),
@@ -246,7 +250,10 @@ impl Dir {
                 self.mount().link(&source.slot, source.inode.oid, dir, &to)
             });
             match done {
-                Err(Error::Stale) => self.mount().paths.forget_all(),
+                Err(Error::Stale) => {
+                    self.mount().paths.forget_all();
+                    self.mount().finds_moved(&new_dir.node)?;
+                }
                 other => return other,
             }
         }

@@ -1,5 +1,7 @@
 //! From a path to an entry.
 
+mod moved;
+
 use crate::access::{Cred, Rights, check_dir};
 use crate::error::{Error, Result, What};
 use crate::layout::inode::{FileKind, Inode};

@@ -4,8 +4,8 @@ use super::common::{World, cat, put};
 use dolmen_codec::Ask;
 use dolmen_codec::pool::PoolVerb;
 use dolmen_dfs::{
-    Allocate, Cred, Dfs, Error, File, FileKind, Follow, FormatOptions, OpenOptions, RenameMode, What,
-    XattrCond,
+    Allocate, Cred, Dfs, Dir, Error, File, FileKind, Follow, FormatOptions, New, OpenOptions, RenameMode,
+    What, XattrCond,
 };
 use dolmen_types::ObjectClass;
 
@@ -77,6 +77,58 @@ fn nothing_is_added_to_a_directory_that_another_mount_removed() {
     assert_eq!(dir.open("x", &OpenOptions::CREATE).unwrap_err(), Error::Stale);
     assert_eq!(one.mkdir("/d/x", 0o755).unwrap_err(), Error::NotFound);
     assert_eq!(world.object_count(), objects);
+}
+
+/// Does with a directory what needs to know that it is there.
+fn works_in(dir: &Dir, round: usize) {
+    let name = |what: &str| format!("{what}{round}");
+    dir.mkdir(name("d"), 0o755).unwrap();
+    dir.open(name("f"), &OpenOptions::CREATE_NEW).unwrap().write_at(0, b"data").unwrap();
+    dir.make(name("p"), New::Pipe, 0o644).unwrap();
+    dir.link(name("f"), dir, name("l")).unwrap();
+    let (obj, _) = dir.lookup(name("f")).unwrap();
+    assert_eq!(dir.link_to(&obj, name("m")).unwrap().links, 3);
+    dir.rename(name("d"), dir, name("e"), RenameMode::Replace).unwrap();
+    dir.symlink("somewhere", name("s")).unwrap();
+    dir.unlink(name("s")).unwrap();
+}
+
+#[test]
+fn a_directory_that_another_mount_moves_is_worked_in_where_it_is_now() {
+    let (world, watched) = World::watched();
+    let (one, two) = (world.mount_shared(), world.mount_shared());
+    for path in ["/a", "/b", "/elsewhere", "/a/d", "/a/d/below"] {
+        two.mkdir(path, 0o755).unwrap();
+    }
+    let [dir, below, _a, _b] = ["/a/d", "/a/d/below", "/a", "/b"].map(|path| one.open_dir(path).unwrap());
+    // Under another name, and in another directory that is in use here; the last is not.
+    for (round, (from, to)) in
+        [("/a/d", "/a/moved"), ("/a/moved", "/b/d"), ("/b/d", "/a/d")].into_iter().enumerate()
+    {
+        two.rename(from, &two, to, RenameMode::Replace).unwrap();
+        match round {
+            0 => works_in(&dir, round),
+            1 => two.chmod(to, 0o700).unwrap(),
+            _ => {}
+        }
+        assert_eq!(dir.obj().stat().unwrap().permissions, if round == 0 { 0o755 } else { 0o700 });
+        if round > 0 {
+            works_in(&dir, round);
+        }
+        works_in(&below, round);
+        assert_eq!(two.open_dir(to).unwrap().names().unwrap().len(), 1 + 5 * (round + 1), "{to}");
+    }
+    two.rename("/a/d", &two, "/elsewhere/d", RenameMode::Replace).unwrap();
+    let [first, second] = [(); 2].map(|()| {
+        let before = watched.requests();
+        assert_eq!(dir.mkdir("new", 0o755).unwrap_err(), Error::Stale);
+        watched.requests() - before
+    });
+    assert!(second < first, "{second} as {first}: it is not looked for again");
+    // A path leads to it.
+    one.stat("/elsewhere/d/below").unwrap();
+    works_in(&dir, 9);
+    assert!(two.check(false).unwrap().is_clean());
 }
 
 #[test]
