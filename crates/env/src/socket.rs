@@ -317,12 +317,31 @@ impl Socket {
     /// # Errors
     /// [`Error::Io`].
     pub fn wait(&self, readable: bool, writable: bool, timeout: Option<Duration>) -> Result<Ready> {
+        self.wait_beside(readable, writable, None, timeout)
+    }
+
+    /// As [`Socket::wait`], or until the bell rings, which stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn wait_beside(
+        &self,
+        readable: bool,
+        writable: bool,
+        bell: Option<&Bell>,
+        timeout: Option<Duration>,
+    ) -> Result<Ready> {
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::IN | PollFlags::RDHUP, readable);
         wanted.set(PollFlags::OUT, writable);
-        let mut fds = [PollFd::new(&self.fd, wanted)];
+        let socket = PollFd::new(&self.fd, wanted);
+        let mut fds = match bell {
+            Some(bell) => [socket, PollFd::new(&bell.fd, PollFlags::IN)],
+            None => [socket.clone(), socket],
+        };
+        let len = 1 + usize::from(bell.is_some());
         let timeout = timeout.map(timespec);
-        match poll(&mut fds, timeout.as_ref()) {
+        match poll(&mut fds[..len], timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(self.failed(Op::Wait, errno)),
         }

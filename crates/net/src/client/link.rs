@@ -4,12 +4,14 @@
 //! not answered when the connection ends is sent again over a new one, in order, under the same ids.
 //!
 //! Invariants: the lock is held while frames are written or taken in, and not for longer than a moment while a peer takes
-//! nothing; at most one thread waits for the socket, the others for that thread; at most one connects anew. A forked child
-//! takes no lock that a thread of its parent may have held.
+//! nothing; at most one thread waits for the socket, the others for that thread; who takes something in meanwhile that this
+//! thread would have been woken by rings its bell; at most one connects anew. A forked child takes no lock that a thread of its
+//! parent may have held.
 
 mod again;
 mod anew;
 mod answers;
+mod bell;
 mod crowd;
 mod ends;
 mod given;
@@ -43,7 +45,7 @@ use dolmen_codec::wire::{
     Caller, FetchPlan, PoolSlot, SystemReply, SystemVerb, encode_request, encode_system_request,
 };
 use dolmen_codec::{Answer, Ask, Lease, Outcome, QueueId, Request};
-use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket};
+use dolmen_env::{Address, Bell, Clock, ForkMark, RealClock, Rng, Socket};
 use dolmen_types::{Epoch, Error, Head, Invalid, IoBuf, RequestId, Result, crc32c_append};
 use given::{Reached, closed};
 use land::land;
@@ -136,6 +138,9 @@ pub(super) struct State {
     /// The one that is made in steps.
     coming: Option<Coming>,
     is_driven: bool,
+    /// Wakes the thread that waits for the socket; from the first one that does.
+    bell: Option<Arc<Bell>>,
+    is_rung: bool,
     sleepers: usize,
     /// When overdue requests were last looked for.
     looked_ns: u64,
@@ -206,6 +211,8 @@ impl Link {
             connecting_ns: 0,
             coming: None,
             is_driven: false,
+            bell: None,
+            is_rung: false,
             sleepers: 0,
             looked_ns: 0,
             has_refused: false,
@@ -728,9 +735,12 @@ impl Inner {
         state.flush();
         state.spin.moved();
         loop {
-            state.pump();
+            let answers = state.take_in();
             state.send_unsent();
-            if let Some(done) = is_done(&mut state) {
+            let done = is_done(&mut state);
+            // One may be the own.
+            state.tell_driver(answers > usize::from(done.is_some()));
+            if let Some(done) = done {
                 return (state, Some(done));
             }
             if state.session.is_none() {
@@ -771,11 +781,12 @@ impl Inner {
         let is_socket = state.session.as_ref().is_some_and(|session| !session.stream.is_ring());
         let for_room = is_socket && state.waits_for_room();
         let Some(socket) = state.rest() else { return state };
+        let bell = state.bell();
         state.is_driven = true;
         drop(state);
         let mut driving = Driving { inner: self, is_over: false };
         // Ignored: a socket that cannot be waited for is found broken by the next look.
-        let _ready = socket.wait(true, for_room, Some(timeout));
+        let _ready = socket.wait_beside(true, for_room, bell.as_deref(), Some(timeout));
         let mut state = driving.end();
         state.wake();
         if state.sleepers > 0 {
@@ -796,6 +807,7 @@ impl<'s> Driving<'s> {
         self.is_over = true;
         let mut state = self.inner.lock();
         state.is_driven = false;
+        state.still();
         state
     }
 }
@@ -1015,6 +1027,8 @@ impl State {
         if let Err(error) = session.stream.wait(true, Some(left)) {
             self.broken(&error);
         }
+        // Its calls may have been for the one who waits for the socket.
+        self.ring();
         now_ns < *end_ns
     }
 
@@ -1044,20 +1058,30 @@ impl State {
 
     /// Takes in what has come.
     fn pump(&mut self) {
+        let answers = self.take_in();
+        self.tell_driver(answers > 0);
+    }
+
+    /// The same, for who says himself that there were some for others; how many frames it was.
+    fn take_in(&mut self) -> usize {
         if self.waits_for_room() {
             self.flush();
         }
-        loop {
-            let Some(session) = &mut self.session else { return };
+        for count in 0.. {
+            let Some(session) = &mut self.session else { return count };
             let (requests, decoded) = (&mut self.requests, &mut self.decoded);
             let next =
                 self.replies.next(&mut session.stream, |header, body| land(requests, decoded, header, body));
             match next {
-                Ok(None) => return,
+                Ok(None) => return count,
                 Ok(Some((header, buf))) => self.settle(&header, buf),
-                Err(error) => return self.broken(&error),
+                Err(error) => {
+                    self.broken(&error);
+                    return count;
+                }
             }
         }
+        usize::MAX
     }
 
     /// The connection is of no use any more: what was sent is to be sent again.
