@@ -116,7 +116,13 @@ impl Fs {
 
     /// Tells the kernel of a new file that is open.
     fn made_open(&self, file: File, stat: &Stat, flags: u32, reply: &mut Reply) {
-        let number = self.found(0, self.kept(&file), (stat, &Leased::default()), reply);
+        let obj = self.kept(&file);
+        // The kernel looks at its mode before it hands it out: what it is not told under leases it would ask for at once.
+        let looked = self.takes_leases(0).then(|| self.look(0, || obj.stat()));
+        let number = match looked {
+            Some((Ok(stat), leased)) => self.found(0, obj, (&stat, &leased), reply),
+            _ => self.found(0, obj, (stat, &Leased::default()), reply),
+        };
         let as_what = self.open_as(flags, OpenAs::Fresh);
         let open = self.open_file(file, (number, 0), (flags, as_what));
         let handle = self.opened(Open::File(Arc::new(open)), reply);

@@ -148,6 +148,14 @@ fn what_one_mount_changes_another_sees_at_once_however_long_it_may_remember() {
             assert_eq!(fs::metadata(here.join("d/f")).unwrap().len(), u64::from(round) + 1, "{cache}");
             chmod(&there.join("d"), 0o700 + round);
             assert_eq!(mode(&here.join("d")), 0o700 + round, "{cache}");
+            // The kernel was told of it with the answer that made it.
+            let name = format!("d/{round}-made");
+            let made = fs::File::create_new(here.join(&name)).unwrap();
+            fs::write(there.join(&name), vec![b'x'; round as usize + 1]).unwrap();
+            assert_eq!(made.metadata().unwrap().len(), u64::from(round) + 1, "{cache}");
+            let made = fs::File::create_new(here.join(format!("{name}-2"))).unwrap();
+            chmod(&there.join(format!("{name}-2")), 0o600 + round);
+            assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, 0o600 + round, "{cache}");
             if has_epoch() {
                 fs::rename(there.join(&old), there.join(&new)).unwrap();
                 assert!(!here.join(&old).exists() && here.join(&new).exists(), "{cache}, {round}");
