@@ -768,57 +768,6 @@ impl Inner {
             state = self.sleep(state, left);
         }
     }
-
-    fn sleep<'s>(&'s self, mut state: Guard<'s>, timeout: Duration) -> Guard<'s> {
-        if state.is_driven {
-            state.sleepers += 1;
-            let (again, _) = self.woken.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner);
-            state = again;
-            state.sleepers -= 1;
-            return state;
-        }
-        // Who writes into a ring is called through the socket, which itself has room.
-        let is_socket = state.session.as_ref().is_some_and(|session| !session.stream.is_ring());
-        let for_room = is_socket && state.waits_for_room();
-        let Some(socket) = state.rest() else { return state };
-        let bell = state.bell();
-        state.is_driven = true;
-        drop(state);
-        let mut driving = Driving { inner: self, is_over: false };
-        // Ignored: a socket that cannot be waited for is found broken by the next look.
-        let _ready = socket.wait_beside(true, for_room, bell.as_deref(), Some(timeout));
-        let mut state = driving.end();
-        state.wake();
-        if state.sleepers > 0 {
-            self.woken.notify_all();
-        }
-        state
-    }
-}
-
-/// A thread waits at the socket for all: also one that panics leaves that to the next.
-struct Driving<'s> {
-    inner: &'s Inner,
-    is_over: bool,
-}
-
-impl<'s> Driving<'s> {
-    fn end(&mut self) -> Guard<'s> {
-        self.is_over = true;
-        let mut state = self.inner.lock();
-        state.is_driven = false;
-        state.still();
-        state
-    }
-}
-
-impl Drop for Driving<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            drop(self.end());
-            self.inner.woken.notify_all();
-        }
-    }
 }
 
 impl State {

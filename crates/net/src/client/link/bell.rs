@@ -5,9 +5,64 @@
 //!
 //! Invariants: whoever takes in an answer of others, or a call, while a thread waits for the socket, wakes that.
 
-use super::State;
+use super::{Guard, Inner, State};
+use core::time::Duration;
 use dolmen_env::Bell;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+
+impl Inner {
+    /// Waits for the socket, or for the thread that does.
+    pub(super) fn sleep<'s>(&'s self, mut state: Guard<'s>, timeout: Duration) -> Guard<'s> {
+        if state.is_driven {
+            state.sleepers += 1;
+            let (again, _) = self.woken.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner);
+            state = again;
+            state.sleepers -= 1;
+            return state;
+        }
+        // Who writes into a ring is called through the socket, which itself has room.
+        let is_socket = state.session.as_ref().is_some_and(|session| !session.stream.is_ring());
+        let for_room = is_socket && state.waits_for_room();
+        let Some(socket) = state.rest() else { return state };
+        let bell = state.bell();
+        state.is_driven = true;
+        drop(state);
+        let mut driving = Driving { inner: self, is_over: false };
+        // Ignored: a socket that cannot be waited for is found broken by the next look.
+        let _ready = socket.wait_beside(true, for_room, bell.as_deref(), Some(timeout));
+        let mut state = driving.end();
+        state.wake();
+        if state.sleepers > 0 {
+            self.woken.notify_all();
+        }
+        state
+    }
+}
+
+/// A thread waits at the socket for all: also one that panics leaves that to the next.
+struct Driving<'s> {
+    inner: &'s Inner,
+    is_over: bool,
+}
+
+impl<'s> Driving<'s> {
+    fn end(&mut self) -> Guard<'s> {
+        self.is_over = true;
+        let mut state = self.inner.lock();
+        state.is_driven = false;
+        state.still();
+        state
+    }
+}
+
+impl Drop for Driving<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            drop(self.end());
+            self.inner.woken.notify_all();
+        }
+    }
+}
 
 impl State {
     /// Something was taken in that may be for the thread that waits for the socket. Through a ring it was called for that.
@@ -31,7 +86,7 @@ impl State {
     }
 
     /// That thread is awake.
-    pub(super) fn still(&mut self) {
+    fn still(&mut self) {
         if core::mem::take(&mut self.is_rung)
             && let Some(bell) = &self.bell
         {
@@ -41,7 +96,7 @@ impl State {
 
     /// What wakes a thread that is about to wait for the socket. `None` if the process can have no more descriptors: then it may
     /// wake late.
-    pub(super) fn bell(&mut self) -> Option<Arc<Bell>> {
+    fn bell(&mut self) -> Option<Arc<Bell>> {
         if self.bell.is_none() {
             self.bell = Bell::new().ok().map(Arc::new);
         }
