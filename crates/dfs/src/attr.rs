@@ -10,7 +10,7 @@ use crate::layout::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, is_companion};
 use crate::mount::Mount;
 use crate::node::{Node, Slot};
 use crate::obj::Obj;
-use crate::resolve::{Follow, Found, STALE_RETRIES};
+use crate::resolve::{Follow, Found, STALE_RETRIES, while_stale};
 use dolmen_client::quota::RECORD_PREFIXES;
 use dolmen_client::{At, Tx, Way, now};
 use dolmen_types::{Cond, Epoch, ObjectClass, Oid};
@@ -178,8 +178,7 @@ impl Dir {
     /// # Errors
     /// As `stat`.
     pub fn stat_with(&self, path: impl AsRef<[u8]>, follow: Follow) -> Result<Stat> {
-        let found = self.start().find(path.as_ref(), follow)?;
-        self.mount().stat_entry(&found.slot, &found.inode)
+        self.with_found(path.as_ref(), follow, |found| self.mount().stat_entry(&found.slot, &found.inode))
     }
 
     /// Attributes of this directory.
@@ -248,19 +247,13 @@ impl Dir {
     }
 
     /// Runs `operation` on what `path` leads to, again when the entry was replaced meanwhile.
-    fn with_found<T>(
+    pub(crate) fn with_found<T>(
         &self,
         path: &[u8],
         follow: Follow,
         mut operation: impl FnMut(&Found) -> Result<T>,
     ) -> Result<T> {
-        for _ in 0..STALE_RETRIES {
-            match operation(&self.start().find(path, follow)?) {
-                Err(Error::Stale) => {}
-                other => return other,
-            }
-        }
-        Err(Error::Contended)
+        while_stale(|| operation(&self.start().find(path, follow)?))
     }
 
     /// Checks that `cred` may do what `rights` say with what `path` leads to, as access(2); the way there is
@@ -270,8 +263,10 @@ impl Dir {
     /// `NoPermission`, `NotFound`; `ReadOnly` for a write right on a read-only mount.
     pub fn check_access(&self, path: impl AsRef<[u8]>, cred: &Cred, rights: Rights) -> Result<()> {
         let start = crate::resolve::Start { dir: &self.node, cred: Some(cred) };
-        let found = start.find(path.as_ref(), Follow::Yes)?;
-        let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
+        let (inode, _, home) = while_stale(|| {
+            let found = start.find(path.as_ref(), Follow::Yes)?;
+            self.mount().attributes(At::Latest, &found.slot, &found.inode)
+        })?;
         if rights.0 & Rights::WRITE.0 != 0 {
             self.mount().check_writable()?;
         }

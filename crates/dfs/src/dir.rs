@@ -197,7 +197,11 @@ impl Dir {
         if options.no_follow {
             return Err(Error::SymlinkLoop);
         }
-        let target = self.mount().target(At::Latest, &found.slot, &found.inode)?;
+        let target = match self.mount().target(At::Latest, &found.slot, &found.inode) {
+            // Replaced since it was found.
+            Err(Error::Stale) => return Ok(None),
+            told => told?,
+        };
         let here = Self { node: Arc::clone(dir), cred: self.cred.clone() };
         here.open(&target, options).map(Some)
     }
@@ -213,7 +217,11 @@ impl Dir {
                 // Only the system can open what it stands for.
                 _ => return Err(What::Kind.into()),
             }
-            let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
+            let (inode, _, home) = match self.mount().attributes(At::Latest, &found.slot, &found.inode) {
+                // Replaced since it was found.
+                Err(Error::Stale) => continue,
+                told => told?,
+            };
             self.mount().check(self.cred.as_deref(), &home, &inode, options.rights())?;
             let Some(node) = self.mount().file_node(&found, &inode, home)? else { continue };
             let in_use = match InUse::told(&node, false) {
@@ -442,11 +450,12 @@ impl Dir {
     /// # Errors
     /// `Invalid(Kind)` if it is none.
     pub fn readlink(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
-        let found = self.start().find(path.as_ref(), Follow::No)?;
-        if found.inode.kind != FileKind::Symlink {
-            return Err(What::Kind.into());
-        }
-        self.mount().target(At::Latest, &found.slot, &found.inode)
+        self.with_found(path.as_ref(), Follow::No, |found| {
+            if found.inode.kind != FileKind::Symlink {
+                return Err(What::Kind.into());
+            }
+            self.mount().target(At::Latest, &found.slot, &found.inode)
+        })
     }
 
     /// Removes the name of a file or symbolic link. A file goes with its last name, or, while it is open in

@@ -241,10 +241,13 @@ fn store_errno(error: &StoreError) -> i32 {
         StoreError::NotFound | StoreError::NoContainer => errno::ENOENT,
         StoreError::Exists => errno::EEXIST,
         StoreError::TxRestart { .. } => errno::ERESTART,
-        StoreError::InDoubt { .. } => errno::EAGAIN,
         StoreError::NoSpace { .. } => errno::ENOSPC,
         StoreError::QuotaLimit => errno::EDQUOT,
-        StoreError::Corrupt { .. } | StoreError::HashCollision | StoreError::RecordSize { .. } => errno::EIO,
+        // What is in doubt may have been done: who is told to try again would append twice.
+        StoreError::InDoubt { .. }
+        | StoreError::Corrupt { .. }
+        | StoreError::HashCollision
+        | StoreError::RecordSize { .. } => errno::EIO,
         StoreError::Io { errno, .. } => *errno,
         StoreError::ReadOnly { .. } => errno::EROFS,
         StoreError::RecTooBig { .. } | StoreError::KeyTooBig { .. } => errno::E2BIG,
@@ -422,7 +425,7 @@ impl From<What> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dolmen_types::{Epoch, TargetNo};
+    use dolmen_types::{Epoch, TargetNo, TxId};
 
     #[test]
     fn errors_have_the_numbers_of_linux() {
@@ -438,6 +441,7 @@ mod tests {
             (StoreError::NoSpace { target: TargetNo(0), needed_bytes: 1 }.into(), 28),
             (StoreError::QuotaLimit.into(), 122),
             (StoreError::TxRestart { after: Epoch(1) }.into(), 11),
+            (StoreError::InDoubt { tx: TxId { client: 1, begin: Epoch(1) } }.into(), 5),
             (StoreError::Io { target: TargetNo(1), errno: 121 }.into(), 121),
         ] {
             assert_eq!(error.errno(), number, "{error}");

@@ -93,26 +93,42 @@ impl File {
         Ok(self.charged().update_on(event, At::Latest, &dkey, Cond::NONE, vec![data_iod(piece, data)])?)
     }
 
-    /// Launches the read of a piece into `buf`, which comes back through `Event::take_buf`. What it gives has holes where
+    /// Launches the question for a moment of which size and data can be read together, where [`File::may_be_cut`]. The event gives
+    /// `Output::Written` with its epoch.
+    ///
+    /// # Errors
+    /// Those of launching.
+    pub fn moment_on(&self, event: &mut Event) -> Result<()> {
+        Ok(self.node.mount.container.epoch_on(event)?)
+    }
+
+    /// Whether others may cut the file while it is read.
+    #[must_use]
+    pub fn may_be_cut(&self) -> bool {
+        let mount = &self.node.mount;
+        mount.is_shared() && mount.container.view_epoch().is_none()
+    }
+
+    /// Launches the read of a piece as of `at` into `buf`, which comes back through `Event::take_buf`. What it gives has holes where
     /// there is no data, be it in the file or behind its end: [`Piece::data`] tells where data is.
     ///
     /// # Errors
     /// As `read_at`, and those of launching; what the store answers is the event's.
-    pub fn read_piece_on(&self, event: &mut Event, piece: &Piece, buf: IoBuf) -> Result<()> {
+    pub fn read_piece_on(&self, event: &mut Event, at: At<'_>, piece: &Piece, buf: IoBuf) -> Result<()> {
         if !self.reads {
             return Err(Error::BadHandle);
         }
         let want = Want::Array { record_bytes: 1, extents: smallvec![piece.recx] };
         let iod = FetchIod { akey: Key::from_slice(AKEY_DATA), want };
-        Ok(self.object.fetch_on(event, At::Latest, &piece.dkey.to_le_bytes(), Cond::NONE, &[iod], buf)?)
+        Ok(self.object.fetch_on(event, at, &piece.dkey.to_le_bytes(), Cond::NONE, &[iod], buf)?)
     }
 
-    /// Launches the question for the size of the file; [`File::size_told`] reads what `Output::Found` says.
+    /// Launches the question for the size of the file as of `at`; [`File::size_told`] reads what `Output::Found` says.
     ///
     /// # Errors
     /// As [`File::size`], and those of launching.
-    pub fn size_on(&self, event: &mut Event) -> Result<()> {
-        Ok(self.object.query_on(event, At::Latest, LAST_RECORD, &[], AKEY_DATA)?)
+    pub fn size_on(&self, event: &mut Event, at: At<'_>) -> Result<()> {
+        Ok(self.object.query_on(event, at, LAST_RECORD, &[], AKEY_DATA)?)
     }
 
     /// The size that the answer means.

@@ -89,8 +89,11 @@ impl File {
         self.node.chunk_bytes
     }
 
-    /// Reads from `offset` into `buf`; less than its length only at the end of the file. Holes read as zeros; beside
-    /// writes that make the file longer, no other byte is a zero that nobody wrote.
+    /// Reads from `offset` into `buf`; less than its length only at the end of the file. Holes read as zeros; no other byte is a
+    /// zero that nobody wrote, also beside others who make the file longer or cut it.
+    ///
+    /// One request for each chunk, and one for the size if the last of them is not there. Where a hole is told in a shared
+    /// mount, its extent and the size are of one moment: that is three requests more, or one for each chunk.
     ///
     /// # Errors
     /// `BadHandle` unless it was opened for reading; `Invalid(Range)`; in a shared mount `Stale` if nothing is
@@ -101,32 +104,50 @@ impl File {
         }
         let Some(_end) = offset.checked_add(buf.len() as u64) else { return Err(What::Range.into()) };
         let gate = self.node.gate.read().unwrap_or_else(PoisonError::into_inner);
-        let filled = self.fill(offset, buf)?;
+        let filled = self.fill(At::Latest, offset, buf)?;
         let Some(open_from) = filled.open_from else { return Ok(buf.len()) };
+        let alone = self.mount().alone();
         let (size, is_settled) = match filled.size {
             Some(size) => (size, open_from >= filled.told_from),
             None => (self.size_now(At::Latest)?, false),
         };
-        let len = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buf.len());
+        let mut len = len_in(size, offset, buf.len());
         if open_from < len && !is_settled {
-            // Holes, or the end was there at the first look. Now it is not, so what is not there now is a hole.
-            self.fill(offset + open_from as u64, &mut buf[open_from..len])?;
-        } else if self.mount().is_shared() && len == 0 {
+            // Holes, or the end was there at the first look. What is not there now is a hole, if the file is not cut meanwhile:
+            // the gate keeps out who would do that here, and a transaction sees size and data of one moment.
+            if alone.is_some() || self.mount().container.view_epoch().is_some() {
+                self.fill(At::Latest, offset + open_from as u64, &mut buf[open_from..len])?;
+            } else {
+                len = self.fill_from(offset, buf, open_from)?;
+            }
+        }
+        if alone.is_none() && len == 0 {
             // The end of the file, or of its life.
             self.mount()
                 .at_home(&self.node, |slot| self.mount().check_names(At::Latest, slot, self.node.oid))?;
         }
-        drop(gate);
+        drop((alone, gate));
         Ok(len)
     }
 
+    /// Reads what is there from `from` on, of one moment, and how much of `buf` is in the file then.
+    fn fill_from(&self, offset: u64, buf: &mut [u8], from: usize) -> Result<usize> {
+        self.mount().transact(|tx| {
+            let len = len_in(self.size_now(At::Tx(tx))?, offset, buf.len());
+            if from < len {
+                self.fill(At::Tx(tx), offset + from as u64, &mut buf[from..len])?;
+            }
+            Ok(len)
+        })
+    }
+
     /// Reads what is there into `buf`, with zeros for the rest.
-    fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<Filled> {
+    fn fill(&self, at: At<'_>, offset: u64, buf: &mut [u8]) -> Result<Filled> {
         let mut filled = Filled::default();
         with_scratch(|scratch| {
             for piece in pieces(self.node.chunk_bytes, offset, buf.len()) {
                 let part = &mut buf[piece.at..piece.at + piece.len()];
-                let (reach, size) = self.fill_piece(&piece, part, scratch)?;
+                let (reach, size) = self.fill_piece(at, &piece, part, scratch)?;
                 if reach < piece.len() {
                     filled.open_from.get_or_insert(piece.at + reach);
                 }
@@ -140,12 +161,13 @@ impl File {
     /// How far the data reaches, and the size of the file if the target could tell it with them.
     fn fill_piece(
         &self,
+        at: At<'_>,
         piece: &Piece,
         part: &mut [u8],
         scratch: &mut IoBuf,
     ) -> Result<(usize, Option<u64>)> {
         let dkey = piece.dkey.to_le_bytes();
-        let found = self.object.read(At::Latest, &dkey, AKEY_DATA, 1, piece.recx, scratch)?;
+        let found = self.object.read(at, &dkey, AKEY_DATA, 1, piece.recx, scratch)?;
         let start = piece.recx.index;
         let mut end = 0;
         for recx in &found.filled {
@@ -501,6 +523,11 @@ struct Filled {
     size: Option<u64>,
     /// Where that piece begins: zeros from there on are as old as the size.
     told_from: usize,
+}
+
+/// How much of `len` bytes from `offset` on is in a file of this size.
+fn len_in(size: u64, offset: u64, len: usize) -> usize {
+    usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(len)
 }
 
 /// Permission bits without set-user-id, and without set-group-id if it is a program of its group.

@@ -8,6 +8,7 @@ use crate::layout::inode::{FileKind, Inode};
 use crate::mount::Mount;
 use crate::node::Slot;
 use crate::path::check_name;
+use crate::resolve::STALE_RETRIES;
 use crate::store::bad_record;
 use dolmen_client::{At, PackedKeys, Page, Way, side_by_side};
 use dolmen_types::{Anchor, Error as StoreError, Invalid};
@@ -228,15 +229,15 @@ impl Dir {
     pub fn describe_names(&self, names: &Names) -> Result<Vec<Entry>> {
         check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
         let entries = self.describe(names, async |slot| {
-            let Some(inode) = self.mount().listed(slot).await? else { return Ok(None) };
-            match self.mount().stat_entry_by(Way::Later, slot, &inode).await {
-                // A hard-linked file whose last names were removed between the two looks, unless its entry is still there.
-                Err(Error::NotFound) => match self.mount().inode_by(Way::Later, At::Latest, slot).await? {
-                    Some(now) if now.oid == inode.oid => Err(bad_record(slot)),
-                    _ => Ok(None),
-                },
-                other => other.map(Some),
+            for _ in 0..STALE_RETRIES {
+                let Some(inode) = self.mount().listed(slot).await? else { return Ok(None) };
+                match self.mount().stat_entry_by(Way::Later, slot, &inode).await {
+                    // Removed or replaced between the two looks.
+                    Err(Error::Stale) => {}
+                    other => return other.map(Some),
+                }
             }
+            Err(Error::Contended)
         })?;
         Ok(entries.into_iter().map(|(name, stat)| Entry { name, stat }).collect())
     }
@@ -315,7 +316,11 @@ impl Mount {
     /// The record of an entry that was listed; `None` if it was removed since.
     async fn listed(&self, slot: &Slot) -> Result<Option<Inode>> {
         match self.inode_by(Way::Later, At::Latest, slot).await? {
-            None if self.has_akeys_by(Way::Later, At::Latest, slot).await? => Err(bad_record(slot)),
+            None if self.has_akeys_by(Way::Later, At::Latest, slot).await? => {
+                // It may have been made again in between.
+                let again = self.inode_by(Way::Later, At::Latest, slot).await?;
+                again.map(Some).ok_or_else(|| bad_record(slot))
+            }
             other => Ok(other),
         }
     }

@@ -79,7 +79,11 @@ impl Located {
     /// # Errors
     /// Those of the store.
     pub fn stat(&self) -> Result<Stat> {
-        self.mount.stat_entry(&self.slot, &self.entry)
+        match (self.mount.stat_entry(&self.slot, &self.entry), &self.opened) {
+            // Another one has its name by now.
+            (Err(Error::Stale), Opened::File(file)) => file.stat(),
+            (told, _) => told,
+        }
     }
 }
 
@@ -96,7 +100,12 @@ impl Dir {
             let found = self.start().find(path.as_ref(), follow)?;
             let opened = match found.inode.kind {
                 FileKind::File => {
-                    let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
+                    let (inode, _, home) =
+                        match self.mount().attributes(At::Latest, &found.slot, &found.inode) {
+                            // Replaced since it was found.
+                            Err(Error::Stale) => continue,
+                            told => told?,
+                        };
                     self.mount().check(self.cred.as_deref(), &home, &inode, options.rights())?;
                     let Some(node) = self.mount().file_node(&found, &inode, home)? else { continue };
                     let in_use = match InUse::told(&node, false) {
@@ -110,9 +119,10 @@ impl Dir {
                     Err(Error::Stale) => continue,
                     node => node?,
                 })),
-                FileKind::Symlink => {
-                    Opened::Symlink(self.mount().target(At::Latest, &found.slot, &found.inode)?)
-                }
+                FileKind::Symlink => match self.mount().target(At::Latest, &found.slot, &found.inode) {
+                    Err(Error::Stale) => continue,
+                    target => Opened::Symlink(target?),
+                },
                 // Only the system can open what it stands for.
                 _ => return Err(What::Kind.into()),
             };

@@ -265,8 +265,9 @@ impl Dir {
     /// # Errors
     /// `NotPermitted` unless the caller owns the file or may read and write it.
     pub fn check_link_source(&self, path: impl AsRef<[u8]>) -> Result<()> {
-        let found = self.start().find(path.as_ref(), Follow::No)?;
-        let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
+        let (inode, _, home) = self.with_found(path.as_ref(), Follow::No, |found| {
+            self.mount().attributes(At::Latest, &found.slot, &found.inode)
+        })?;
         match self.cred.as_deref() {
             Some(cred) if cred.uid != inode.uid => {
                 let both = Rights::READ.and(Rights::WRITE);

@@ -176,7 +176,7 @@ impl Start<'_> {
 }
 
 /// Runs `walk` until it meets no entry that moves while it is looked at.
-fn while_stale<T>(mut walk: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn while_stale<T>(mut walk: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 0..STALE_RETRIES {
         match walk() {
             Err(Error::Stale) => {}

@@ -8,7 +8,7 @@ use crate::layout::inode::{self, FileKind, Inode, Time};
 use crate::layout::link_count::{self, LinkCount};
 use crate::layout::{
     self, AKEY_ATIME, AKEY_INODE, AKEY_LINKS, AKEY_RDEV, AKEY_SLINK, AKEY_XATTR_PREFIX, DKEY_COMPANION,
-    PATH_BYTES_MAX, XATTR_COST_BYTES, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX,
+    PATH_BYTES_MAX, XATTR_COST_BYTES, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX, is_companion,
 };
 use crate::leased::gathering;
 use crate::mount::Mount;
@@ -142,6 +142,36 @@ fn inode_and_atime_of(
     }
 }
 
+/// What is asked for the record of a companion and its link count.
+fn inode_and_links_iods() -> [FetchIod; 2] {
+    let record = Want::Array { record_bytes: 1, extents: smallvec![WHOLE_INODE] };
+    let links = Want::Single { room_bytes: link_count::BYTES };
+    [(AKEY_INODE, record), (AKEY_LINKS, links)]
+        .map(|(akey, want)| FetchIod { akey: Key::from_slice(akey), want })
+}
+
+/// What was found of them in `slot`; `None` if there is no companion.
+fn inode_and_links_of(
+    slot: &Slot,
+    found: core::result::Result<Fetched, StoreError>,
+    bytes: &[u8],
+) -> Result<Option<(Inode, LinkCount)>> {
+    let found = match found {
+        Err(StoreError::RecordSize { .. } | StoreError::RecTooBig { .. }) => return Err(bad_record(slot)),
+        other => other?,
+    };
+    if found[0].filled.is_empty() {
+        return Ok(None);
+    }
+    let inode = bytes.first_chunk().filter(|_| found[0].filled[..] == [WHOLE_INODE]);
+    let links = bytes[inode::BYTES..].first_chunk();
+    let links = links.filter(|_| found[1].size_bytes == link_count::BYTES as u64);
+    match (inode.and_then(Inode::from_bytes), links.copied().and_then(LinkCount::from_bytes)) {
+        (Some(inode), Some(links)) => Ok(Some((inode, links))),
+        _ => Err(bad_record(slot)),
+    }
+}
+
 impl Mount {
     pub(crate) fn object(&self, oid: Oid) -> Result<Object> {
         Ok(gathering(self.container.object(oid)?))
@@ -183,23 +213,45 @@ impl Mount {
     }
 
     /// The target of the symbolic link whose record is `inode`.
+    ///
+    /// # Errors
+    /// `Stale` if the entry was replaced since it was read.
     pub(crate) fn target(&self, at: At<'_>, slot: &Slot, inode: &Inode) -> Result<Vec<u8>> {
         assert!(inode.kind == FileKind::Symlink, "asked for symbolic links only");
         match self.value(at, slot, AKEY_SLINK)? {
             Some(target) if target.len() as u64 == inode.link_bytes && target.len() <= PATH_BYTES_MAX => {
                 Ok(target)
             }
-            _ => Err(bad_record(slot)),
+            _ => Err(now(self.replaced_or(Way::Now, at, (slot, inode), bad_record(slot)))),
         }
     }
 
-    /// The number of the device whose entry or companion is in `slot`; zero of what is no device.
+    /// Why what belongs to the record `inode`, which was in `slot` and is read apart from it, is not as it should be: `Stale` if
+    /// the record was replaced since, as what belonged to it may have gone with it; else `wrong`.
+    async fn replaced_or(&self, way: Way, at: At<'_>, (slot, inode): (&Slot, &Inode), wrong: Error) -> Error {
+        match self.inode_by(way, at, slot).await {
+            // A companion does not say of itself that the file is linked.
+            Ok(Some(now))
+                if now.oid == inode.oid && (now.linked == inode.linked || is_companion(slot.oid)) =>
+            {
+                wrong
+            }
+            Ok(_) => Error::Stale,
+            Err(error) => error,
+        }
+    }
+
+    /// The number of the device whose entry or companion is in `slot`; zero of what is no device. `Stale` if that was replaced
+    /// since it was read.
     pub(crate) async fn device_no_by(&self, way: Way, slot: &Slot, inode: &Inode) -> Result<DeviceNo> {
         if !inode.kind.is_device() {
             return Ok(DeviceNo::default());
         }
         let stored = self.value_by(way, At::Latest, slot, AKEY_RDEV).await?;
-        stored.and_then(|bytes| DeviceNo::from_bytes(&bytes)).ok_or_else(|| bad_record(slot))
+        match stored.and_then(|bytes| DeviceNo::from_bytes(&bytes)) {
+            Some(device) => Ok(device),
+            None => Err(self.replaced_or(way, At::Latest, (slot, inode), bad_record(slot)).await),
+        }
     }
 
     /// Adds an entry and returns its epoch; `Exists` if the name is taken.
@@ -522,7 +574,8 @@ impl Mount {
         Slot::new(layout::companion_oid(oid), DKEY_COMPANION)
     }
 
-    /// The shared record of a hard-linked file, and how many names it has.
+    /// The shared record of a hard-linked file, and how many names it has: one fetch, so that both are of one moment.
+    /// `NotFound` if there is none.
     pub(crate) fn companion(&self, at: At<'_>, file: Oid) -> Result<(Inode, LinkCount)> {
         now(self.companion_by(Way::Now, at, file))
     }
@@ -530,13 +583,11 @@ impl Mount {
     /// As [`Mount::companion`], on a way of the caller's.
     async fn companion_by(&self, way: Way, at: At<'_>, file: Oid) -> Result<(Inode, LinkCount)> {
         let slot = Self::companion_slot(file);
-        let inode = self.inode_by(way, at, &slot).await?.ok_or(Error::NotFound)?;
-        let links = self.value_by(way, at, &slot, AKEY_LINKS).await?;
-        let links = links.and_then(|bytes| <[u8; link_count::BYTES]>::try_from(bytes).ok());
-        match links.and_then(LinkCount::from_bytes) {
-            Some(links) => Ok((inode, links)),
-            None => Err(bad_record(&slot)),
-        }
+        let object = self.object(slot.oid)?;
+        let mut buf = IoBuf::zeroed(inode::BYTES + link_count::BYTES);
+        let iods = inode_and_links_iods();
+        let found = object.fetch_by(way, at, &slot.dkey, Cond::NONE, &iods, &mut buf).await;
+        inode_and_links_of(&slot, found, &buf)?.ok_or(Error::NotFound)
     }
 
     /// Makes the companion of a file that gets its second name.
@@ -563,7 +614,8 @@ impl Mount {
         Ok(())
     }
 
-    /// Attributes of what an entry names, the number of its names, and where they lie.
+    /// Attributes of what an entry names, the number of its names, and where they lie. `Stale` if the entry was replaced since it
+    /// was read, and what it named is gone; where it was not, a companion that is missing or none is damage.
     pub(crate) fn attributes(&self, at: At<'_>, slot: &Slot, inode: &Inode) -> Result<(Inode, u64, Slot)> {
         now(self.attributes_by(Way::Now, at, slot, inode))
     }
@@ -579,14 +631,21 @@ impl Mount {
         if !inode.linked {
             return Ok((*inode, 1, slot.clone()));
         }
-        let (shared, links) = Box::pin(self.companion_by(way, at, inode.oid)).await?;
-        Ok((shared, links.count(), Self::companion_slot(inode.oid)))
+        let home = Self::companion_slot(inode.oid);
+        let wrong = match Box::pin(self.companion_by(way, at, inode.oid)).await {
+            Ok((shared, links)) => return Ok((shared, links.count(), home)),
+            Err(Error::NotFound) => bad_record(slot),
+            Err(error) if error.is_damage() => error,
+            Err(other) => return Err(other),
+        };
+        Err(Box::pin(self.replaced_or(way, at, (slot, inode), wrong)).await)
     }
 
-    /// The attributes by which what an entry names may be removed: if its companion is damaged, those of the entry.
+    /// The attributes by which what an entry names may be removed: if its companion is damaged, those of the entry. `Stale` as
+    /// [`Mount::attributes`].
     pub(crate) fn owned(&self, slot: &Slot, inode: &Inode) -> Result<Inode> {
         match self.attributes(At::Latest, slot, inode) {
-            Err(error) if error.is_damage() || error == Error::NotFound => Ok(*inode),
+            Err(error) if error.is_damage() => Ok(*inode),
             other => Ok(other?.0),
         }
     }

@@ -13,7 +13,7 @@ use crate::raw::Out;
 use crate::types::Iov;
 use core::ffi::c_int;
 use core::ops::Range;
-use dolmen_client::{Event, Found, Output, Payload, Recx, Way};
+use dolmen_client::{At, Error as StoreError, Event, Found, Output, Payload, Recx, Way};
 use dolmen_dfs::{Error, File, FilePlace, Piece};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,6 +21,9 @@ use std::sync::Arc;
 /// Requests of one operation that are under way side by side, with a buffer of at most 1 MiB for each that reads: enough to
 /// keep every target of a pool at work, and a bound for the memory that a program's own numbers can claim.
 const ROUND_MAX: usize = 64;
+
+/// Moments that a read asks for: what it sees of one is aggregated only by who does so up to the present, each time again.
+const MOMENTS_MAX: u32 = 8;
 
 /// A range of a file: its offset and its length.
 pub(super) type FileRange = (u64, usize);
@@ -244,8 +247,9 @@ fn launch_sole(
     let (file, len) = (reading.file.clone(), piece.bytes().len());
     reading.asked.push((0, 0, piece));
     let mut is_first = true;
-    let start =
-        move |event: &mut Event| file.read_piece_on(event, &piece, buffer::take(len)?).map_err(refused);
+    let start = move |event: &mut Event| {
+        file.read_piece_on(event, At::Latest, &piece, buffer::take(len)?).map_err(refused)
+    };
     let step = move |ending: Ending| {
         if core::mem::take(&mut is_first)
             && let (Ok(Output::Fetched(found)), Some(buf)) = (&ending.result, &ending.buf)
@@ -276,6 +280,8 @@ enum Stage {
     Data,
     /// The size, after holes or the end were read.
     Size,
+    /// A moment of which size and data are to be read, where others may cut the file in between.
+    Moment,
     /// What is there in holes that are inside of the file: data may have come since.
     Again,
     /// The entry of the file, in which nothing was found.
@@ -292,6 +298,10 @@ struct Reading {
     left: VecDeque<(usize, usize, Piece)>,
     asked: Vec<(usize, usize, Piece)>,
     stage: Stage,
+    /// When it is read.
+    at: At<'static>,
+    /// Moments that were asked for.
+    moments: u32,
     /// Where the name of the file is looked for.
     place: Option<FilePlace>,
 }
@@ -315,7 +325,8 @@ impl Reading {
         });
         let (left, asked) = (VecDeque::new(), Vec::new());
         let (ranges, file, places) = (ranges.collect(), file.clone(), Places::new(iovs));
-        Self { file, places, read_size, ranges, left, asked, stage: Stage::Data, place: None }
+        let (stage, at) = (Stage::Data, At::Latest);
+        Self { file, places, read_size, ranges, left, asked, stage, at, moments: 0, place: None }
     }
 
     /// The first data.
@@ -335,19 +346,32 @@ impl Reading {
         }
         let mut starts = Vec::<Start>::with_capacity(count);
         for &(_, _, piece) in &self.asked {
-            let (file, buf) = (self.file.clone(), buffer::take(piece.bytes().len())?);
-            starts.push(Box::new(move |event| file.read_piece_on(event, &piece, buf).map_err(refused)));
+            let (file, at, buf) = (self.file.clone(), self.at, buffer::take(piece.bytes().len())?);
+            starts.push(Box::new(move |event| file.read_piece_on(event, at, &piece, buf).map_err(refused)));
         }
         Ok(Next::Ask(starts))
     }
 
     fn ask_size(&mut self, stage: Stage) -> Next {
         self.stage = stage;
+        let (file, at) = (self.file.clone(), self.at);
+        Next::Ask(vec![Box::new(move |event| file.size_on(event, at).map_err(refused))])
+    }
+
+    fn ask_moment(&mut self) -> Next {
+        self.stage = Stage::Moment;
+        self.moments += 1;
         let file = self.file.clone();
-        Next::Ask(vec![Box::new(move |event| file.size_on(event).map_err(refused))])
+        Next::Ask(vec![Box::new(move |event| file.moment_on(event).map_err(refused))])
     }
 
     fn go_on(&mut self, endings: Vec<Ending>) -> PosixResult<Next> {
+        let is_gone = |ending: &Ending| matches!(ending.result, Err(StoreError::EpochGone { .. }));
+        let is_of_a_moment = matches!(self.at, At::Snapshot(_)) && self.moments < MOMENTS_MAX;
+        if is_of_a_moment && endings.iter().any(is_gone) {
+            self.left.clear();
+            return Ok(self.ask_moment());
+        }
         match self.stage {
             Stage::Bound => {
                 let size = self.size(endings)?;
@@ -366,6 +390,12 @@ impl Reading {
             Stage::Size => {
                 let size = self.size(endings)?;
                 self.look_again(size)
+            }
+            Stage::Moment => {
+                let mut ending = endings.into_iter().next().ok_or(Errno(libc::EIO))?;
+                let Output::Written(epoch) = output(&mut ending)? else { return Err(Errno(libc::EIO)) };
+                self.at = At::Snapshot(epoch);
+                Ok(self.ask_size(Stage::Size))
             }
             Stage::Name => self.named(endings),
         }
@@ -421,8 +451,13 @@ impl Reading {
     }
 
     /// The size tells what of the open ends is in the file: that is read again, since data may have come before the size was
-    /// looked at. What is not there now is a hole.
+    /// looked at. What is not there now is a hole, unless the file was cut in between: where it may be, both are of one moment.
     fn look_again(&mut self, size: u64) -> PosixResult<Next> {
+        let is_in = |range: &ReadRange| range.open_from.is_some_and(|from| from < range.len_in(size));
+        let is_of_now = matches!(self.at, At::Latest);
+        if is_of_now && self.file.may_be_cut() && self.ranges.iter().any(is_in) {
+            return Ok(self.ask_moment());
+        }
         self.stage = Stage::Again;
         for (index, range) in self.ranges.iter_mut().enumerate() {
             let Some(open_from) = range.open_from else { continue };

@@ -237,6 +237,47 @@ a_file_that_is_gone_is_told_by_its_event(void)
 	end();
 }
 
+static int        looks;
+static dfs_obj_t *cut;
+
+/* What another mount does between the looks of a read. */
+static void
+cut_and_ask(void)
+{
+	ask();
+	/* The read knows how long the file is then, and not yet what is in it. */
+	if (looks++ == 1) {
+		OK(dfs_punch(dfs, cut, 0, DFS_MAX_FSIZE));
+		OK(fs_write(cut, in, 5000, 0));
+	}
+}
+
+static void
+a_file_that_is_cut_while_it_is_read_has_no_zeros(void)
+{
+	static const size_t whole[] = {20000, 0};
+	struct buffers      b;
+	daos_event_t       *ended[EVENTS];
+	size_t              i;
+
+	begin();
+	memset(in, 'i', sizeof(in));
+	cut      = fs_open(NULL, "f", 0);
+	looks    = 0;
+	launched = 0;
+	OK(dfs_read(dfs, file, buffers(&b, out, whole), 0, &b.read, next()));
+	/* It has found nothing, and finds the file longer. */
+	ask();
+	OK(fs_write(cut, in, 10000, 0));
+	finish_look_by_look(cut_and_ask, ended);
+	all_well();
+	CHECK(b.read <= 10000);
+	for (i = 0; i < b.read; i++)
+		CHECK(out[i] == 'i');
+	OK(dfs_release(cut));
+	end();
+}
+
 /* Each piece is a transaction that sees that the file is there. */
 static void
 writes_that_look_first_go_on_when_somebody_polls(void)
@@ -381,6 +422,7 @@ files_are_what_a_model_says(void)
 
 TESTS(TEST(many_chunks_and_buffers_go_on_when_somebody_polls),
       TEST(holes_and_ends_take_another_look_when_somebody_polls), TEST(long_reads_ask_for_the_size_first),
-      TEST(a_file_that_is_gone_is_told_by_its_event), TEST(writes_that_look_first_go_on_when_somebody_polls),
+      TEST(a_file_that_is_gone_is_told_by_its_event), TEST(a_file_that_is_cut_while_it_is_read_has_no_zeros),
+      TEST(writes_that_look_first_go_on_when_somebody_polls),
       TEST(file_systems_are_destroyed_when_somebody_polls),
       TEST(files_are_what_a_model_says))

@@ -8,6 +8,7 @@ c_tests!("fs_later":
     holes_and_ends_take_another_look_when_somebody_polls,
     long_reads_ask_for_the_size_first,
     a_file_that_is_gone_is_told_by_its_event,
+    a_file_that_is_cut_while_it_is_read_has_no_zeros,
     writes_that_look_first_go_on_when_somebody_polls,
     file_systems_are_destroyed_when_somebody_polls,
     files_are_what_a_model_says,

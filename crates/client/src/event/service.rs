@@ -42,6 +42,16 @@ impl Container {
         launch(event, self.core(), self.core().read_id(), PoolVerb::ContQuery(self.no()))
     }
 
+    /// Launches the question for an epoch that a transaction could begin at; gives [`Output::Written`] with it. Several reads as of
+    /// it ([`At::Snapshot`](crate::At::Snapshot)) see one moment, as those of a transaction do, unless what they see is aggregated
+    /// meanwhile: `EpochGone`.
+    ///
+    /// # Errors
+    /// As [`Pool::open_container_on`].
+    pub fn epoch_on(&self, event: &mut Event) -> Result<()> {
+        launch(event, self.core(), self.core().read_id(), PoolVerb::TxBegin)
+    }
+
     /// Launches [`Container::create_snapshot`]; gives [`Output::Written`] with the snapshot's epoch.
     ///
     /// # Errors

@@ -62,6 +62,7 @@ mod on_model {
     mod quota;
     mod random;
     mod renames;
+    mod replaced;
     mod shared;
     mod sharing;
     mod snapshots;
@@ -116,6 +117,7 @@ mod on_engine {
     mod quota;
     mod random;
     mod renames;
+    mod replaced;
     mod shared;
     mod sharing;
     mod snapshots;

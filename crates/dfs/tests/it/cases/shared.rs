@@ -3,11 +3,13 @@
 use super::common::{World, cat, put};
 use dolmen_codec::Ask;
 use dolmen_codec::pool::PoolVerb;
+use dolmen_codec::verb::Verb;
 use dolmen_dfs::{
-    Allocate, Cred, Dfs, Dir, Error, File, FileKind, Follow, FormatOptions, New, OpenOptions, RenameMode,
-    What, XattrCond,
+    Allocate, Cred, Dfs, Dir, Error, File, FileKind, Follow, FormatOptions, MountOptions, New, OpenOptions,
+    RenameMode, What, XattrCond,
 };
 use dolmen_types::ObjectClass;
+use std::sync::Arc;
 
 #[test]
 fn a_mount_sees_what_another_one_changes() {
@@ -228,6 +230,55 @@ fn a_directory_that_is_filled_while_another_mount_removes_it_stays() {
 
 fn is_commit(ask: &Ask<'_>) -> bool {
     matches!(ask, Ask::Pool(PoolVerb::TxCommit(_)))
+}
+
+fn is_of_the_size(ask: &Ask<'_>) -> bool {
+    matches!(ask, Ask::Target(_, _, Verb::Query(_)))
+}
+
+fn is_of_data(ask: &Ask<'_>) -> bool {
+    matches!(ask, Ask::Target(_, _, Verb::Fetch(fetch)) if fetch.iods.iter().any(|iod| iod.akey[..] == *b"0"))
+}
+
+#[test]
+fn a_read_beside_a_mount_that_cuts_the_file_tells_no_zeros_that_nobody_wrote() {
+    let (world, watched) = World::watched();
+    let (one, two) = (world.mount_shared(), world.mount_shared());
+    let options = MountOptions { read_only: true, shared: true, ..world.options() };
+    let others = [one, Dfs::mount(&world.container, &options).unwrap()];
+    for (reader, left) in others.iter().flat_map(|one| [0, 3000, 10_000].map(|left| (one, left))) {
+        let writer = put(&two, "/f", b"");
+        let file = reader.open("/f", &OpenOptions::READ).unwrap();
+        let (cutter, again) = (writer.clone(), Arc::clone(&watched));
+        // It has found nothing, and finds the file longer; before it looks at what that is, it is cut, and longer again.
+        watched.before(is_of_the_size, move || {
+            cutter.write_at(0, &[7; 10_000]).unwrap();
+            again.before(is_of_data, move || {
+                cutter.set_len(0).unwrap();
+                cutter.write_at(0, &vec![8; left]).unwrap();
+                Ok(())
+            });
+            Ok(())
+        });
+        let mut data = vec![0xaa; 20_000];
+        let len = file.read_at(0, &mut data).unwrap();
+        assert!(watched.is_done());
+        assert!(data[..len].iter().all(|&byte| byte == 7 || byte == 8), "{left}: {len}");
+        // A hole is one.
+        writer.set_len(0).unwrap();
+        writer.write_at(0, &[7; 1000]).unwrap();
+        writer.set_len(30_000).unwrap();
+        assert_eq!(file.read_at(0, &mut data).unwrap(), 20_000);
+        assert!(data[..1000] == [7; 1000] && data[1000..] == [0; 19_000]);
+        let cost = |file: &File, len: usize, read: usize| {
+            let before = watched.requests();
+            assert_eq!(file.read_at(0, &mut vec![0; len]).unwrap(), read);
+            watched.requests() - before
+        };
+        writer.set_len(1000).unwrap();
+        assert_eq!(cost(&file, 1000, 1000), 1, "what is there");
+        assert_eq!(cost(&file, 1001, 1000), 2, "to the end");
+    }
 }
 
 #[test]
