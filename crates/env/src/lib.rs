@@ -10,6 +10,7 @@
 //! - [`Region`] is a file as memory, the only way to write mapped media.
 //! - [`RealRoot`] is an owned pool directory; [`DirLock`] its lock.
 //! - [`Socket`], [`Listener`], [`Waiter`] and [`SharedMemory`]: other processes.
+//! - [`keep_apart`]: their descriptors, in a program of others.
 //! - [`KernelDevice`]: file systems that this process serves.
 //! - [`Clock`], [`Rng`], [`spawn`], [`scope`] and the counters of the process.
 //!
@@ -18,6 +19,7 @@
 mod account;
 #[expect(unsafe_code, reason = "signals have no safe interface; each use says why it is sound")]
 mod afresh;
+mod apart;
 mod clock;
 mod disk;
 mod emulate;
@@ -30,6 +32,7 @@ mod held;
 mod hint;
 mod journal;
 mod kernel;
+mod meanwhile;
 #[expect(
     unsafe_code,
     reason = "a descriptor known by its number has no safe interface; the use says why it is sound"
@@ -53,6 +56,7 @@ mod users;
 
 pub use account::{Account, account};
 pub use afresh::{begin_afresh, check_limits};
+pub use apart::{OwnFd, apart, forget_apart, is_apart, keep_apart};
 pub use clock::{Clock, RealClock, SimClock, process_cpu_ns};
 pub use disk::{Disk, FileId, Io, IoDone, IoOp, Media, Mode, NAME_BYTES_MAX, Space};
 pub use emulate::{Emulated, Limits};
@@ -65,6 +69,7 @@ pub use kernel::{
     InUse, KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, RingEntry, RingRequest,
     close_standard_output, forget_mount, mounted_as, mounted_at, mounts_of, ring_queues, unmount,
 };
+pub use meanwhile::{look, look_while_waiting};
 pub use process::{
     NO_HOME, Process, Started, create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed,
     is_dying, is_ending, is_machine_system, keep_descriptors_to_itself, machine_socket, mark_machine_system,

@@ -4,10 +4,11 @@
 //! what the other process writes is never seen through a reference: bytes are copied out before anybody looks at them,
 //! words are read as atomics. A range that lies outside is a mistake of ours and panics.
 
+use crate::apart::OwnFd;
 use crate::error::{Error, Op, Result};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
@@ -23,7 +24,7 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 pub struct SharedMemory {
     start: NonNull<u8>,
     len: usize,
-    fd: OwnedFd,
+    fd: OwnFd,
 }
 
 // SAFETY: the mapping belongs to the value; all access is by copies and atomics.
@@ -38,8 +39,8 @@ impl SharedMemory {
     /// [`Error::Io`] if the system has none left, or no such memory.
     pub fn create(len: usize) -> Result<Self> {
         let failed = |errno| Error::from_errno(Op::Share, "rings", 0, errno);
-        let fd =
-            memfd_create("dolmen-rings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(failed)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = OwnFd::from(memfd_create("dolmen-rings", flags).map_err(failed)?);
         ftruncate(&fd, u64::try_from(len).unwrap_or(u64::MAX)).map_err(failed)?;
         fcntl_add_seals(&fd, SEALS).map_err(failed)?;
         Self::map(fd, len).map_err(failed)
@@ -49,7 +50,8 @@ impl SharedMemory {
     ///
     /// # Errors
     /// [`Error::Io`] unless it has `len` bytes and is sealed.
-    pub fn adopt(fd: OwnedFd, len: usize) -> Result<Self> {
+    pub fn adopt(fd: impl Into<OwnFd>, len: usize) -> Result<Self> {
+        let fd = fd.into();
         let failed = |errno| Error::from_errno(Op::Share, "rings", 0, errno);
         let is_whole = u64::try_from(fstat(&fd).map_err(failed)?.st_size) == u64::try_from(len);
         let is_sealed = fcntl_get_seals(&fd).map_err(failed)?.contains(SEALS);
@@ -59,7 +61,7 @@ impl SharedMemory {
         Self::map(fd, len).map_err(failed)
     }
 
-    fn map(fd: OwnedFd, len: usize) -> core::result::Result<Self, Errno> {
+    fn map(fd: OwnFd, len: usize) -> core::result::Result<Self, Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing that exists.
         let start = unsafe { mmap(core::ptr::null_mut(), len, access, MapFlags::SHARED, &fd, 0) }?;

@@ -1,6 +1,8 @@
 //! Other processes, on this machine and on others: stream sockets that never block, and waiting for many of them.
 
+use crate::apart::OwnFd;
 use crate::error::{Error, Op, Result};
+use crate::meanwhile;
 use core::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -75,7 +77,7 @@ pub struct Ready {
 /// A place where connections arrive. A Unix socket's name is removed by whoever made it, not by this.
 #[derive(Debug)]
 pub struct Listener {
-    fd: OwnedFd,
+    fd: OwnFd,
     address: Address,
 }
 
@@ -118,7 +120,7 @@ impl Listener {
     /// [`Error::Io`] if the process or the system can have no more of them.
     pub fn accept(&self) -> Result<Option<Socket>> {
         match accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(fd) => Ok(Some(Socket::new(fd, self.address.clone()))),
+            Ok(fd) => Ok(Some(Socket::new(fd.into(), self.address.clone()))),
             // The last two: who came is gone already.
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
             Err(errno) => Err(Error::Io { op: Op::Listen, name: self.address.to_string(), offset: 0, errno }),
@@ -134,7 +136,7 @@ impl AsFd for Listener {
 
 /// Has the system ask a silent peer on the network whether it is there: one whose machine is gone is found out within two
 /// minutes.
-fn watch_over(fd: &OwnedFd) -> rustix::io::Result<()> {
+fn watch_over(fd: &OwnFd) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(fd, true)?;
     sockopt::set_tcp_keepidle(fd, Duration::from_secs(60))?;
     sockopt::set_tcp_keepintvl(fd, Duration::from_secs(10))?;
@@ -144,12 +146,12 @@ fn watch_over(fd: &OwnedFd) -> rustix::io::Result<()> {
 /// A connection. No call waits but [`Socket::connect`] and [`Socket::wait`].
 #[derive(Debug)]
 pub struct Socket {
-    fd: OwnedFd,
+    fd: OwnFd,
     address: Address,
 }
 
 impl Socket {
-    fn new(fd: OwnedFd, address: Address) -> Self {
+    fn new(fd: OwnFd, address: Address) -> Self {
         if matches!(address, Address::Tcp(_)) {
             // Ignored: without it small frames wait for each other; nothing else is lost.
             let _set = sockopt::set_tcp_nodelay(&fd, true);
@@ -298,7 +300,7 @@ impl Socket {
     ///
     /// # Errors
     /// As [`Socket::read`].
-    pub fn read_with(&self, bytes: &mut [u8]) -> Result<(Moved, Option<OwnedFd>)> {
+    pub fn read_with(&self, bytes: &mut [u8]) -> Result<(Moved, Option<OwnFd>)> {
         let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(bytes)];
@@ -309,7 +311,7 @@ impl Socket {
             RecvAncillaryMessage::ScmRights(fds) => Some(fds),
             _ => None,
         });
-        Ok((moved, fds.and_then(|mut fds| fds.next())))
+        Ok((moved, fds.and_then(|mut fds| fds.next()).map(OwnFd::from)))
     }
 
     /// Waits until the socket is ready for one of what is asked, at most for `timeout`.
@@ -340,9 +342,8 @@ impl Socket {
             None => [socket.clone(), socket],
         };
         let len = 1 + usize::from(bell.is_some());
-        let timeout = timeout.map(timespec);
-        match poll(&mut fds[..len], timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
+        match polled(&mut fds[..len], timeout) {
+            Ok(()) | Err(Errno::INTR) => {}
             Err(errno) => return Err(self.failed(Op::Wait, errno)),
         }
         let got = fds[0].revents();
@@ -357,6 +358,18 @@ impl Socket {
 
     fn failed(&self, op: Op, errno: Errno) -> Error {
         Error::Io { op, name: self.address.to_string(), offset: 0, errno }
+    }
+}
+
+/// Waits for one of these, and looks after the process meanwhile.
+fn polled(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> rustix::io::Result<()> {
+    let mut left = timeout;
+    loop {
+        let part = meanwhile::part_of(left);
+        if poll(fds, part.map(timespec).as_ref())? > 0 || part == left {
+            return Ok(());
+        }
+        left = left.zip(part).map(|(left, part)| left - part);
     }
 }
 
@@ -443,7 +456,7 @@ impl AsFd for Waiter {
 /// Calls a thread that waits for sockets from another thread.
 #[derive(Debug)]
 pub struct Bell {
-    fd: OwnedFd,
+    fd: OwnFd,
 }
 
 impl Bell {
@@ -452,7 +465,8 @@ impl Bell {
     /// # Errors
     /// [`Error::Io`] if the process can have no more descriptors.
     pub fn new() -> Result<Self> {
-        Ok(Self { fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(waiter_failed)? })
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(waiter_failed)?;
+        Ok(Self { fd: fd.into() })
     }
 
     /// Makes it readable for [`Waiter::add`], until [`Bell::still`].
@@ -571,13 +585,13 @@ impl Name {
     }
 }
 
-fn made(address: &Address) -> core::result::Result<OwnedFd, Errno> {
+fn made(address: &Address) -> core::result::Result<OwnFd, Errno> {
     let family = match address {
         Address::Unix(_) => AddressFamily::UNIX,
         Address::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
         Address::Tcp(SocketAddr::V6(_)) => AddressFamily::INET6,
     };
-    socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+    Ok(socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?.into())
 }
 
 fn moved(result: core::result::Result<usize, Errno>) -> core::result::Result<Moved, Errno> {

@@ -1,6 +1,8 @@
 //! Threads, processors, and what the process has used.
 
+use crate::apart::OwnFd;
 use crate::error::{Error, Op, Result};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::thread::{Builder, JoinHandle, Scope};
@@ -43,6 +45,7 @@ pub fn yield_now() {
 /// Waits for a time to pass where no event tells that it has: a clock of another, such as that of a file system.
 #[expect(clippy::disallowed_methods, reason = "this is the door that the rule sends everybody to")]
 pub fn wait(time: core::time::Duration) {
+    crate::meanwhile::look();
     std::thread::sleep(time);
 }
 
@@ -119,7 +122,7 @@ pub fn leave_cpu(cpu: usize) -> Result<bool> {
 #[derive(Debug)]
 pub struct Load {
     /// None where there is no `/proc`, as in some changed roots.
-    file: Option<std::fs::File>,
+    file: Option<OwnFd>,
     cpus: u32,
 }
 
@@ -131,7 +134,8 @@ impl Load {
     }
 
     fn at(path: &str) -> Self {
-        Self { file: std::fs::File::open(path).ok(), cpus: u32::try_from(cpu_count()).unwrap_or(u32::MAX) }
+        let file = std::fs::File::open(path).ok().map(|file| OwnFd::from(OwnedFd::from(file)));
+        Self { file, cpus: u32::try_from(cpu_count()).unwrap_or(u32::MAX) }
     }
 
     /// Whether more threads want to run than there are processors for: then a thread that waits by looking again and

@@ -73,8 +73,8 @@ impl Subject<'_> {
     /// As chmod(2).
     pub(crate) fn set_mode(&self, mode: mode_t) -> Told<c_int> {
         let (uid, _) = state().user();
-        // Who may not read and write his file could not have the kernel open it once more.
-        let is_plain = uid == 0 || mode & 0o600 == 0o600 && mode & libc::S_ISGID == 0;
+        // Who may not read and write his file could not have the kernel open it once more; what takes such bits is written by it.
+        let is_plain = uid == 0 || mode & 0o600 == 0o600 && mode & SET_IDS == 0;
         let is_open = || self.place.is_some_and(|_| settle::numbered(self.mount.id, self.stat.ino));
         if !self.is_own() || !is_plain && (self.place.is_none() || is_open()) {
             return None;

@@ -5,11 +5,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// The signals that the program itself keeps from this thread, as the kernel has them: a bit for each.
+    static KEPT_AWAY: Cell<u64> = const { Cell::new(0) };
 }
 
 /// What a thread does itself to its program: it cannot wait.
 const OWN_FAULTS: [i32; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
+
+/// What does not end a program that has no function for it.
+const HARMLESS: [i32; 8] = [
+    libc::SIGCHLD,
+    libc::SIGCONT,
+    libc::SIGURG,
+    libc::SIGWINCH,
+    libc::SIGSTOP,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+];
 
 /// The `errno` of this thread.
 pub(crate) fn errno() -> i32 {
@@ -47,6 +61,8 @@ impl Inside {
         }
         // SAFETY: both sets are ours.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut signals) };
+        // Ignored: a thread that ends lets nothing end the program here.
+        _ = KEPT_AWAY.try_with(|kept| kept.set(bits(&signals)));
         Some(Self { signals, errno })
     }
 }
@@ -58,6 +74,54 @@ impl Drop for Inside {
         _ = INSIDE.try_with(|inside| inside.set(false));
         // SAFETY: the set is ours.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.signals, core::ptr::null_mut()) };
+    }
+}
+
+/// A set of signals, as the kernel has it.
+fn bits(signals: &libc::sigset_t) -> u64 {
+    const { assert!(size_of::<libc::sigset_t>() >= size_of::<u64>()) };
+    // SAFETY: it is as long, and aligned as words are, the first of which is the kernel's whole set.
+    unsafe { core::ptr::from_ref(signals).cast::<u64>().read() }
+}
+
+/// Lets the program end, if it was sent a signal that does that, and for which it has no function: none of its functions runs so. A
+/// thread that waits for the daemon would keep it until it has waited in vain.
+pub(crate) fn let_end() {
+    let is_inside = INSIDE.try_with(Cell::get).unwrap_or(false);
+    // SAFETY: all zeros is a set of signals.
+    let mut sent: libc::sigset_t = unsafe { core::mem::zeroed() };
+    // SAFETY: the set is ours.
+    if !is_inside || unsafe { libc::sigpending(&raw mut sent) } != 0 {
+        return;
+    }
+    let kept = KEPT_AWAY.try_with(Cell::get).unwrap_or(u64::MAX);
+    let sent = bits(&sent) & !kept;
+    let is_sent = |signal: &i32| sent >> (signal - 1) & 1 == 1;
+    for signal in (1..=64).filter(|signal| is_sent(signal) && !HARMLESS.contains(signal)) {
+        if is_fatal(signal) {
+            let_come(signal);
+        }
+    }
+}
+
+/// Whether the program has said nothing of what is to be done at a signal.
+fn is_fatal(signal: i32) -> bool {
+    // SAFETY: all zeros is one.
+    let mut now: libc::sigaction = unsafe { core::mem::zeroed() };
+    // SAFETY: nothing is changed, and there is room for what is said.
+    let is_told = unsafe { libc::sigaction(signal, core::ptr::null(), &raw mut now) } == 0;
+    is_told && now.sa_sigaction == libc::SIG_DFL
+}
+
+/// Takes a signal that waits for this thread or its process.
+fn let_come(signal: i32) {
+    // SAFETY: all zeros is a set of signals.
+    let mut only: libc::sigset_t = unsafe { core::mem::zeroed() };
+    // SAFETY: the set is ours.
+    unsafe { libc::sigaddset(&raw mut only, signal) };
+    for how in [libc::SIG_UNBLOCK, libc::SIG_BLOCK] {
+        // SAFETY: as above.
+        unsafe { libc::pthread_sigmask(how, &raw const only, core::ptr::null_mut()) };
     }
 }
 

@@ -9,7 +9,7 @@ use crate::state::{settings, state};
 use crate::system;
 use crate::why::{Unreached, Why};
 use core::ffi::{CStr, c_int};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use dolmen_client::{ContName, OpenFor, Options, Pool};
 use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_dfs::{Dfs, Dir, Leased, MountOptions};
@@ -104,39 +104,6 @@ pub(crate) struct Mounts {
     connecting: Mutex<()>,
 }
 
-/// Own descriptors have lower numbers: a program that has more open than this has the kernel close what is the library's.
-const OWN_FD_MAX: usize = 65_536;
-
-// A bit for each descriptor that the library itself uses: to be looked at without a lock, since a signal may come in between.
-static OWN: [AtomicU64; OWN_FD_MAX / 64] = [const { AtomicU64::new(0) }; OWN_FD_MAX / 64];
-/// Whether there are any.
-static HAS_OWN: AtomicBool = AtomicBool::new(false);
-
-/// Whether the library itself uses a descriptor.
-pub(crate) fn is_own(fd: c_int) -> bool {
-    HAS_OWN.load(Ordering::Relaxed)
-        && usize::try_from(fd)
-            .ok()
-            .and_then(|at| Some(OWN.get(at / 64)?.load(Ordering::Relaxed) >> (at % 64) & 1 == 1))
-            .unwrap_or(false)
-}
-
-/// All descriptors that the library itself uses, in their order.
-pub(crate) fn own() -> impl Iterator<Item = c_int> {
-    let used = OWN.iter().enumerate().filter(|(_, bits)| bits.load(Ordering::Relaxed) != 0);
-    let numbers = used.flat_map(|(at, _)| at * 64..(at + 1) * 64);
-    numbers.filter_map(|at| c_int::try_from(at).ok()).filter(|fd| is_own(*fd))
-}
-
-/// It uses none any more; in a forked child none of its parent's.
-pub(crate) fn forget_own() {
-    if HAS_OWN.swap(false, Ordering::Relaxed) {
-        OWN.iter()
-            .filter(|bits| bits.load(Ordering::Relaxed) != 0)
-            .for_each(|bits| bits.store(0, Ordering::Relaxed));
-    }
-}
-
 /// Gives all connections up, as they are: the program wants the number of one of their descriptors for something else.
 pub(crate) fn abandon() {
     crate::guard::inside((), || {
@@ -144,7 +111,7 @@ pub(crate) fn abandon() {
         crate::state::turn_off();
         mounts().stop_listening();
         mounts().forget();
-        forget_own();
+        dolmen_env::forget_apart();
     });
 }
 
@@ -287,9 +254,8 @@ impl Mounts {
             Some(Known::Foreign) => return None,
             _ => {}
         }
-        // Programs count on low numbers.
-        let low = system::low_numbers();
-        let before = descriptors();
+        dolmen_env::keep_apart();
+        dolmen_env::look_while_waiting(crate::guard::let_end);
         let reached = if system::is_itself() { reached(said) } else { Err(Unreached::NotItself) };
         let reached =
             reached.inspect_err(|why| self.note(Why::Unreached { root: root.into(), why: why.clone() }));
@@ -310,8 +276,6 @@ impl Mounts {
                 is_touched: AtomicBool::new(false),
             })
         });
-        keep_own(&before);
-        low.into_iter().for_each(system::close);
         self.keep(id, made.as_ref().map_or(Known::Foreign, |mounted| Known::Connected(Arc::clone(mounted))));
         drop(connecting);
         made
@@ -328,16 +292,28 @@ fn announced(dir: c_int, path: &CStr) -> Option<Result<Known, Why>> {
     if mount.root.as_os_str() != "/" {
         return Some(Err(Why::Part(mount.dir)));
     }
-    let said = said_by(&mount.dir);
+    if !mount.is_trusted_by(dolmen_env::user_id()) {
+        return Some(Err(Why::Others { root: mount.dir, user: mount.user }));
+    }
+    let said = said_by(&mount.dir, number);
     Some(match said {
         Some(said) => Ok(Known::Announced { said, root: mount.dir, calls: AtomicU32::new(0) }),
         None => Err(Why::Silent(mount.dir)),
     })
 }
 
-fn said_by(root: &Path) -> Option<Announced> {
+/// What the mount with this number says, if it still is what `root` leads to.
+fn said_by(root: &Path, number: u64) -> Option<Announced> {
     let path = CString::new(root.as_os_str().as_bytes()).ok()?;
-    let about = String::from_utf8(system::attribute(&path, c"user.dolmen.mount")?).ok()?;
+    let fd =
+        system::open_at(libc::AT_FDCWD, &path, libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC).ok()?;
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    let found = system::statx(fd, c"", flags, libc::STATX_MNT_ID);
+    let link = found.is_ok_and(|found| found.stx_mnt_id == number).then(|| format!("/proc/self/fd/{fd}"));
+    let link = link.and_then(|link| CString::new(link).ok());
+    let about = link.and_then(|link| system::attribute(&link, c"user.dolmen.mount"));
+    system::close(fd);
+    let about = String::from_utf8(about?).ok()?;
     let value = |name: &str| about.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     Some(Announced {
         system: value("system")?.to_owned(),
@@ -372,30 +348,6 @@ fn reached(said: &Announced) -> Result<(Heard, Dfs, Dfs), Unreached> {
     let listed = MountOptions { acls: true, ..options.clone() };
     let mount = |options| Dfs::mount(&cont, options).map_err(Unreached::Files);
     Ok((Heard::new(remote), mount(&options)?, mount(&listed)?))
-}
-
-/// Descriptors of sockets and memory that the process has.
-fn descriptors() -> BTreeSet<c_int> {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return BTreeSet::new() };
-    let number = |entry: std::fs::DirEntry| {
-        let what = std::fs::read_link(entry.path()).ok()?;
-        let what = what.as_os_str().as_bytes();
-        let is_ours =
-            what.starts_with(b"socket:") || what.starts_with(b"/memfd:") || what.starts_with(b"anon_inode:");
-        entry.file_name().to_str()?.parse().ok().filter(|_| is_ours)
-    };
-    entries.flatten().filter_map(number).collect()
-}
-
-/// Notes what has come since `before`: no function of the program may close it.
-fn keep_own(before: &BTreeSet<c_int>) {
-    let now = descriptors();
-    for at in now.difference(before).filter_map(|fd| usize::try_from(*fd).ok()) {
-        if let Some(bits) = OWN.get(at / 64) {
-            bits.fetch_or(1 << (at % 64), Ordering::Relaxed);
-            HAS_OWN.store(true, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Mounted {

@@ -138,6 +138,6 @@ extern "C" fn in_child() {
     _ = HELD.try_with(|own| core::mem::forget(own.take()));
     STATE.store(core::ptr::null_mut(), Ordering::Release);
     crate::files::forget();
-    crate::mounts::forget_own();
+    dolmen_env::forget_apart();
     report::clear();
 }

@@ -53,20 +53,6 @@ pub(crate) fn descriptor_flags(fd: c_int) -> c_int {
     checked(unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD, 0) }).unwrap_or(0)
 }
 
-/// All numbers below a hundred that were free.
-pub(crate) fn low_numbers() -> Vec<c_int> {
-    const HIGH: c_int = 100;
-    let mut low = Vec::new();
-    while let Ok(fd) = open_at(libc::AT_FDCWD, c"/", libc::O_PATH | libc::O_CLOEXEC) {
-        if fd >= HIGH {
-            close(fd);
-            break;
-        }
-        low.push(fd);
-    }
-    low
-}
-
 /// Where the next read of the kernel's file begins.
 pub(crate) fn seek(fd: c_int, offset: u64) {
     // SAFETY: it takes any numbers.

@@ -16,6 +16,8 @@ pub(crate) enum Why {
     NoMount,
     /// Only a directory of the container is mounted there (`mount --bind`).
     Part(PathBuf),
+    /// A mount of another user, which may say what it likes.
+    Others { root: PathBuf, user: Option<u32> },
     /// A mount that does not say how its files are reached.
     Silent(PathBuf),
     /// So many calls on a mount, which are too few to connect for.
@@ -63,6 +65,12 @@ impl fmt::Display for Why {
             Self::Part(dir) => {
                 write!(f, "{} is a directory of a mount of dolmen, mounted by itself", dir.display())
             }
+            Self::Others { root, user: Some(user) } => write!(
+                f,
+                "{} was mounted by user {user}, and none but his own and root's mounts are trusted",
+                root.display()
+            ),
+            Self::Others { root, user: None } => write!(f, "nobody knows who has mounted {}", root.display()),
             Self::Silent(root) => write!(
                 f,
                 "{} is a mount of a snapshot, with --files, or of a pool that no daemon serves",

@@ -13,14 +13,13 @@ use dolmen_codec::wire::{
     encode_system_request,
 };
 use dolmen_codec::{Answer, Ask};
-use dolmen_env::{Address, Moved, SharedMemory, Socket};
+use dolmen_env::{Address, Moved, OwnFd, SharedMemory, Socket};
 use dolmen_net::{Stream, ring};
 use dolmen_types::{
     Cond, ContNo, Epoch, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Oid, Recx, RequestId, TargetNo,
     crc32c,
 };
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
 
 /// How long the daemon may take to answer it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -91,7 +90,7 @@ fn lost() -> Error {
 }
 
 /// Says hello, and hears what comes back, with the memory of rings.
-fn greet(socket: &Socket, ring_bytes: usize) -> Result<(Welcome, Option<OwnedFd>)> {
+fn greet(socket: &Socket, ring_bytes: usize) -> Result<(Welcome, Option<OwnFd>)> {
     let said = socket.write(&[IoSlice::new(&hello(ring_bytes))])?;
     if said != Moved::Bytes(HELLO_BYTES) {
         return Err(lost());

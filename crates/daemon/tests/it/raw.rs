@@ -17,6 +17,7 @@ use dolmen_types::{
     TargetNo, crc32c,
 };
 use std::io::IoSlice;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -142,7 +143,7 @@ impl Raw {
         if welcome.ring_bytes > 0 {
             let (fd, granted) = (fd.unwrap(), usize::try_from(welcome.ring_bytes).unwrap());
             let len = ring::memory_bytes(granted);
-            memory = Some(SharedMemory::adopt(fd.try_clone().unwrap(), len).unwrap());
+            memory = Some(SharedMemory::adopt(fd.as_fd().try_clone_to_owned().unwrap(), len).unwrap());
             stream.go_over_to_rings(SharedMemory::adopt(fd, len).unwrap(), granted, false).unwrap();
         }
         assert_eq!(stream.is_ring(), way == Way::Rings);

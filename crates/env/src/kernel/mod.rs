@@ -271,6 +271,15 @@ pub struct Mounted {
     pub user: Option<u32>,
 }
 
+impl Mounted {
+    /// Whether a process that acts as `caller` may go by what the file system says beside its files: whoever has mounted it has it say
+    /// what he likes, and could lead others to what they alone may use. True of root's mounts, and of the caller's own.
+    #[must_use]
+    pub fn is_trusted_by(&self, caller: u32) -> bool {
+        self.user.is_some_and(|user| user == 0 || user == caller)
+    }
+}
+
 /// The mount whose root is `dir`, an absolute path without links, `.` and `..`; of several over each other the last. The
 /// mount itself is not asked, so one that answers nobody delays nobody here.
 ///
@@ -381,7 +390,11 @@ mod tests {
         let mount = parse_mount(line).unwrap();
         let dir = PathBuf::from("/mnt/with blank");
         let (kind, source, root) = (MOUNT_TYPE.to_owned(), "p/c".to_owned(), PathBuf::from("/"));
-        assert_eq!(mount, Mounted { number: 36, root, dir, kind, source, minor: 48, user: Some(1000) });
+        let expected = Mounted { number: 36, root, dir, kind, source, minor: 48, user: Some(1000) };
+        assert_eq!(mount, expected);
+        assert_eq!([0, 1, 1000].map(|caller| mount.is_trusted_by(caller)), [false, false, true]);
+        let of = |user| Mounted { user, ..mount.clone() };
+        assert_eq!([Some(0), None].map(|user| of(user).is_trusted_by(1000)), [true, false]);
         for bad in [&b""[..], b"1 2 3", b"1 2 a:b / / rw - x y", b"36 35 0:48 / / rw shared:1 fuse p"] {
             assert_eq!(parse_mount(bad), None);
         }

@@ -16,7 +16,7 @@ use dolmen_codec::wire::{
     SystemVerb, VERSION, VERSION_MIN, WELCOME_BYTES, Welcome,
 };
 use dolmen_codec::{Answer, Ask, Way, give_way, now};
-use dolmen_env::{Address, Clock, Moved, RealClock, SharedMemory, Socket};
+use dolmen_env::{Address, Clock, Moved, OwnFd, RealClock, SharedMemory, Socket};
 use dolmen_types::{ContNo, Error as Failure, Head, Uuid};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -208,11 +208,7 @@ pub(super) fn left_until(end_ns: u64) -> Result<Duration> {
     }
 }
 
-async fn read_welcome(
-    way: Way,
-    socket: &Socket,
-    end_ns: u64,
-) -> Result<(Welcome, Option<std::os::fd::OwnedFd>)> {
+async fn read_welcome(way: Way, socket: &Socket, end_ns: u64) -> Result<(Welcome, Option<OwnFd>)> {
     let (mut bytes, mut at, mut memory) = ([0; WELCOME_BYTES], 0, None);
     while at < bytes.len() {
         let (moved, fd) = socket.read_with(&mut bytes[at..])?;

@@ -31,7 +31,7 @@ fn closed(fd: c_int) -> Result<c_int, i32> {
 
 #[unsafe(no_mangle)]
 extern "C" fn close(fd: c_int) -> c_int {
-    if mounts::is_own(fd) {
+    if dolmen_env::is_apart(fd) {
         return returned(Err(libc::EBADF));
     }
     let recorded = closed(fd);
@@ -49,7 +49,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         return next!(close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int);
     }
     let closes = |fd: c_int| c_uint::try_from(fd).is_ok_and(|fd| first <= fd && fd <= last);
-    let own = mounts::own();
+    let own = dolmen_env::apart();
     let taken = guard::inside(Vec::new(), || state().files.descriptors());
     for fd in taken.into_iter().flatten() {
         if closes(fd) {
@@ -113,7 +113,7 @@ extern "C" fn dup(fd: c_int) -> c_int {
 
 /// Before `to` becomes something else.
 fn given_up(from: c_int, to: c_int) {
-    if mounts::is_own(to) {
+    if dolmen_env::is_apart(to) {
         mounts::abandon();
     }
     if from != to {

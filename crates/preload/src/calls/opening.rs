@@ -130,7 +130,7 @@ fn made(place: &Place<'_>, options: &OpenOptions, mode: mode_t) -> dolmen_dfs::R
         ..*options
     };
     // What gets something from its directory is for the mount to make, which looks at that each time.
-    if !place.is_plain() {
+    if !place.is_plain() || rights::loses_set_ids(mode) {
         return Err(Error::NotSupported);
     }
     place.attempt(|dir| dir.create(place.name, &options))
@@ -140,7 +140,9 @@ fn made(place: &Place<'_>, options: &OpenOptions, mode: mode_t) -> dolmen_dfs::R
 pub(super) fn existing(place: &Place<'_>, options: &OpenOptions) -> dolmen_dfs::Result<(File, Stat)> {
     place.attempt(|dir| {
         let (obj, stat) = dir.lookup(place.name)?;
-        if stat.kind != FileKind::File || place.mount.is_left(stat.ino) {
+        let is_kernels =
+            place.mount.is_left(stat.ino) || options.write && rights::loses_set_ids(stat.permissions);
+        if stat.kind != FileKind::File || is_kernels {
             return Err(Error::NotSupported);
         }
         let write = if options.write { Rights::WRITE } else { Rights::NONE };

@@ -10,8 +10,11 @@ mod names;
 #[path = "../../../cli/tests/it/untested.rs"]
 mod untested;
 
+use dolmen_env::{Clock, RealClock};
 use mounted::{Mounted, program};
+use nix::sys::signal::Signal;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 /// How many calls of a kind were taken, by the line that a process prints at its end.
@@ -297,6 +300,155 @@ assert open("log", "rb").read() == b"before" * 20 + b"after"
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{err}");
     assert!(taken(err.lines().last().unwrap(), "write") > 20, "{err}");
+    mounted.finish();
+}
+
+#[test]
+fn the_descriptors_of_a_connection_that_is_made_anew_are_none_of_the_programs() {
+    const LINES: &str = r#"
+import os, sys
+beside = sys.argv[1]
+def librarys():
+    found = []
+    for fd in os.listdir("/proc/self/fd"):
+        try: what = os.readlink("/proc/self/fd/" + fd)
+        except FileNotFoundError: continue
+        if int(fd) > 2 and what.startswith(("socket:", "/memfd:", "anon_inode:", "/proc/loadavg")): found.append(int(fd))
+    return sorted(found)
+for i in range(40):
+    with open(f"a{i}", "xb") as f: f.write(b"stone")
+before = librarys(); assert before and before[0] >= 100, before
+print("ready", flush=True); sys.stdin.readline()
+with open("b", "xb") as f: f.write(b"stone")
+anew = librarys(); assert anew and anew[0] >= 100, anew
+# As a daemon does when it begins.
+os.closerange(3, 1000); assert set(anew) <= set(librarys())
+own = [os.open(f"{beside}/own{i}", os.O_RDWR | os.O_CREAT | os.O_EXCL) for i in range(6)]
+assert own == [3, 4, 5, 6, 7, 8]
+for fd in range(20, 90): os.dup2(own[0], fd)
+with open("c", "xb") as f: f.write(b"stone")
+for fd in own: assert os.write(fd, b"important") == 9
+for i, fd in enumerate(own): assert os.pread(fd, 99, 0) == b"important" and os.path.getsize(f"{beside}/own{i}") == 9
+# No number is taken for one of the library's that it has no more.
+more = [os.open("/dev/null", os.O_RDONLY) for i in range(300)]
+for fd in own + more + list(range(20, 90)): os.close(fd)
+assert set(anew) <= set(librarys()) and librarys()[0] >= 100, librarys()
+with open("c", "rb") as f: assert f.read() == b"stone"
+"#;
+    let Some(mut mounted) = Mounted::new("apart") else { return };
+    let mut command = mounted.command(Path::new("python3"), true);
+    command.args(["-c", LINES]).arg(mounted.beside("")).current_dir(mounted.path(""));
+    let (output, _) = mounted.limited_between(&mut command, "ready", Mounted::kill_and_start_daemon);
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    let report = err.lines().last().unwrap();
+    assert!(taken(report, "write") == 42 && taken(report, "settled") == 0, "{report}");
+    for name in ["b", "c"] {
+        assert_eq!(fs::read(mounted.path(name)).unwrap(), b"stone", "{name}");
+    }
+    mounted.finish();
+}
+
+#[test]
+fn a_signal_ends_a_program_that_waits_for_a_silent_daemon() {
+    const WATCHES: &str = r#"
+import os, signal
+parent = os.getppid(); print("watches", flush=True)
+while not os.path.exists("stopped"): os.sched_yield()
+def waits():
+    for line in open(f"/proc/{parent}/status"):
+        if line.startswith("SigBlk:"): return int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1
+# In the library no signal comes through, and it is in there for long only if nobody answers.
+for i in range(100):
+    while not waits(): os.sched_yield()
+os.kill(parent, signal.SIGTERM)
+"#;
+    const LINES: &str = r#"
+import os, subprocess, sys
+watches, beside = sys.argv[1:]
+own = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+watcher = subprocess.Popen([sys.executable, "-c", watches], env=own, cwd=beside, stdout=subprocess.PIPE)
+assert watcher.stdout.readline() == b"watches\n"
+f = open("log", "xb", buffering=0)
+for i in range(40): f.write(b"stone")
+print("ready", flush=True); sys.stdin.readline()
+while True: f.write(b"menhir")
+"#;
+    let Some(mut mounted) = Mounted::new("ends") else { return };
+    let mut command = mounted.command(Path::new("python3"), true);
+    command.args(["-c", LINES, WATCHES]).arg(mounted.beside("")).current_dir(mounted.path(""));
+    let mut stopped_ns = 0;
+    let (output, _) = mounted.limited_between(&mut command, "ready", |mounted| {
+        mounted.signal_daemon(Signal::SIGSTOP);
+        fs::write(mounted.beside("stopped"), b"").unwrap();
+        stopped_ns = RealClock.monotonic_ns();
+    });
+    let took_ns = RealClock.monotonic_ns() - stopped_ns;
+    mounted.signal_daemon(Signal::SIGCONT);
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(Signal::SIGTERM as i32), "{err}");
+    assert!(took_ns < 15_000_000_000, "it waited until it had waited in vain: {took_ns} ns");
+    mounted.finish();
+}
+
+#[test]
+fn a_mount_of_another_user_leads_nobody_to_what_it_names() {
+    if !nix::unistd::geteuid().is_root() {
+        untested::untested("DOLMEN_TEST_MOUNTS", "nobody else than root has a mount be another user's");
+        return;
+    }
+    // What user 12345 serves, with the words of a mount of ours; it says of nothing that it is there.
+    const SERVES: &str = r#"
+import ctypes, os, struct, sys
+about, dir = sys.argv[1].encode(), sys.argv[2].encode()
+fd = os.open("/dev/fuse", os.O_RDWR)
+options = b"fd=%d,rootmode=40000,user_id=12345,group_id=12345,allow_other" % fd
+if ctypes.CDLL(None).mount(b"other", dir, b"fuse.dolmen", ctypes.c_ulong(6), options): sys.exit(1)
+print("serves", flush=True)
+while True:
+    question = os.read(fd, 1 << 17)
+    op, unique = struct.unpack("<IQ", question[4:16])
+    def answer(errno, data=b""): os.write(fd, struct.pack("<IiQ", 16 + len(data), -errno, unique) + data)
+    if op == 26: answer(0, struct.pack("<IIIIHHIIHHI", 7, 31, 65536, 0, 12, 10, 65536, 1, 16, 0, 0) + bytes(28))
+    elif op == 3: answer(0, struct.pack("<QII", 0, 0, 0) + struct.pack("<QQQQQQIIIIIIIIII", 1, 0, 0, 0, 0, 0, 0, 0, 0, 0o40777, 2, 0, 0, 0, 4096, 0))
+    elif op == 22 and question[48:].split(b"\0")[0] == b"user.dolmen.mount":
+        answer(0, about if struct.unpack("<I", question[40:44])[0] else struct.pack("<II", len(about), 0))
+    elif op == 34: answer(0)
+    elif op == 1: answer(2)
+    elif op not in (2, 36, 42): answer(38)
+"#;
+    const LINES: &str = r#"
+import os, subprocess, sys
+serves, here, there = sys.argv[1:]
+about = os.getxattr(here, "user.dolmen.mount").decode()
+own = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+server = subprocess.Popen([sys.executable, "-c", serves, about, there], env=own, stdout=subprocess.PIPE, close_fds=True)
+try:
+    if server.stdout.readline() != b"serves\n": print("nothing is mounted"); sys.exit()
+    for i in range(40): assert not os.path.exists(f"{there}/none")
+    try: os.unlink(f"{there}/precious"); assert False
+    except FileNotFoundError: pass
+    try: open(f"{there}/written", "x"); assert False
+    except OSError: pass
+finally:
+    server.kill(); server.wait(); subprocess.run(["umount", "-l", there], env=own)
+"#;
+    let Some(mounted) = Mounted::new("anothers") else { return };
+    fs::write(mounted.path("precious"), b"stone").unwrap();
+    fs::create_dir(mounted.beside("there")).unwrap();
+    let mut command = mounted.command(Path::new("python3"), true);
+    command.args(["-c", LINES, SERVES]).arg(mounted.path("")).arg(mounted.beside("there"));
+    let output = mounted.limited(&mut command);
+    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{out}\n{err}");
+    if out.contains("nothing") {
+        untested::untested("DOLMEN_TEST_MOUNTS", "no mount of another user can be made");
+        return;
+    }
+    assert_eq!(fs::read(mounted.path("precious")).unwrap(), b"stone");
+    assert!(!mounted.path("written").exists());
+    let why = format!("{} was mounted by user 12345", mounted.beside("there").display());
+    assert!(err.lines().last().unwrap().contains(&why), "{err}");
     mounted.finish();
 }
 

@@ -223,6 +223,11 @@ impl Mounted {
         self.daemon = started(&self.place.0, &["serve", "sys"], "serving at", None);
     }
 
+    /// Sends the daemon a signal.
+    pub(crate) fn signal_daemon(&self, signal: Signal) {
+        kill(pid(self.daemon.child.id()), signal).unwrap();
+    }
+
     /// Takes the mount away, ends the daemon, and has the pool audited.
     pub(crate) fn finish(self) {
         let Self { mount, second, mut daemon, place, guard } = self;

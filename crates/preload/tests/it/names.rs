@@ -320,6 +320,52 @@ os.close(f)
 }
 
 #[test]
+fn what_somebody_else_than_root_writes_loses_set_user_id_and_set_group_id() {
+    const NAMES: [&str; 4] = ["written", "cut", "emptied", "shortened"];
+    const LINES: &str = r#"
+import os
+for i in range(30): os.path.exists("none")
+os.umask(0)
+def mode(name): return oct(os.stat(name).st_mode & 0o7777)
+names = ["written", "cut", "emptied", "shortened"]
+for name in names:
+    f = os.open(name, os.O_RDONLY); assert os.read(f, 9) == b"stone" and mode(name) == "0o6777"; os.close(f)
+f = os.open("written", os.O_WRONLY); assert os.write(f, b"S") == 1; os.close(f)
+os.truncate("cut", 2)
+os.close(os.open("emptied", os.O_WRONLY | os.O_TRUNC))
+f = os.open("shortened", os.O_RDWR); os.ftruncate(f, 1); os.close(f)
+f = os.open("new", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o6777); assert mode("new") == "0o6777"; os.write(f, b"n"); os.close(f)
+f = os.open("marked", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o777); os.write(f, b"m")
+os.chmod("marked", 0o4777); assert mode("marked") == "0o4777"; os.write(f, b"m"); os.close(f)
+for name in names + ["new", "marked"]: assert mode(name) == "0o777", (name, mode(name))
+assert [os.path.getsize(name) for name in names + ["new", "marked"]] == [5, 2, 0, 1, 1, 2]
+"#;
+    if !Path::new("/usr/bin/python3").exists() {
+        untested("DOLMEN_TEST_TOOLS", "no python3 that everybody may run");
+        return;
+    }
+    let Some(mounted) = Mounted::for_others("set-ids") else { return };
+    fs::set_permissions(mounted.path(""), fs::Permissions::from_mode(0o777)).unwrap();
+    for name in NAMES {
+        fs::write(mounted.path(name), b"stone").unwrap();
+        fs::set_permissions(mounted.path(name), fs::Permissions::from_mode(0o6777)).unwrap();
+    }
+    let mut command = mounted.command(Path::new("setpriv"), true);
+    command.args(["--reuid=12345", "--regid=23456", "--clear-groups", "--", "python3", "-c", LINES]);
+    let output =
+        mounted.limited(command.env("HOME", "/").env("PATH", "/usr/bin:/bin").current_dir(mounted.path("")));
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    let report = err.lines().last().unwrap();
+    assert!(taken(report, "open") >= 5 && taken(report, "read") == 4, "{report}");
+    for name in NAMES.into_iter().chain(["new", "marked"]) {
+        let mode = fs::metadata(mounted.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o777, "{name}");
+    }
+    mounted.finish();
+}
+
+#[test]
 fn rights_that_another_mount_takes_away_are_gone_at_once() {
     const LINES: &str = r#"
 import os, sys

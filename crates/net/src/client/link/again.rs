@@ -77,6 +77,7 @@ impl Inner {
         let is_busy = error == Error::Busy;
         let age = Duration::from_nanos(now_ns.saturating_sub(at_ns));
         if attached.is_opening || (is_busy && age < BUSY_REST) {
+            dolmen_env::look();
             state.sleepers += 1;
             let (mut state, _) =
                 self.woken.wait_timeout(state, BUSY_REST).unwrap_or_else(PoisonError::into_inner);

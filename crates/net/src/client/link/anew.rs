@@ -52,6 +52,7 @@ impl Inner {
             return self.drive(state, left);
         }
         if state.is_connecting {
+            dolmen_env::look();
             state.sleepers += 1;
             let (again, _) = self.woken.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
             state = again;

@@ -14,6 +14,7 @@ impl Inner {
     /// Waits for the socket, or for the thread that does.
     pub(super) fn sleep<'s>(&'s self, mut state: Guard<'s>, timeout: Duration) -> Guard<'s> {
         if state.is_driven {
+            dolmen_env::look();
             state.sleepers += 1;
             let (again, _) = self.woken.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner);
             state = again;
