@@ -4,6 +4,7 @@ use crate::access::{Cred, Rights, check_owner};
 use crate::acl::{NewAcl, Which, xattr_of};
 use crate::dir::{Dir, check_mode};
 use crate::error::{Error, Result, What};
+use crate::file::without_rights;
 use crate::layout::device_no::DeviceNo;
 use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, is_companion};
@@ -470,15 +471,19 @@ fn set_mode(cred: Option<&Cred>, inode: &mut Inode, mode: u32) -> Result<()> {
 }
 
 fn set_owner(cred: Option<&Cred>, inode: &mut Inode, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-    const SET_IDS: u32 = 0o6000;
-    if let Some(cred) = cred.filter(|cred| !cred.is_root()) {
+    const SET_GROUP_ID: u32 = 0o2000;
+    let other = cred.filter(|cred| !cred.is_root());
+    if let Some(cred) = other {
         check_owner(Some(cred), inode)?;
         if uid.is_some_and(|uid| uid != inode.uid) || gid.is_some_and(|gid| !cred.in_group(gid)) {
             return Err(Error::NotPermitted);
         }
-        if inode.kind == FileKind::File {
-            inode.permissions &= !SET_IDS;
-        }
+    }
+    // Root's hand takes them as well: a program has the rights of whom it belonged to, and not of whom it is given to.
+    if cred.is_some() && inode.kind == FileKind::File {
+        let outside = other.is_some_and(|cred| !cred.in_group(inode.gid));
+        let of_group = if outside { SET_GROUP_ID } else { 0 };
+        inode.permissions = without_rights(inode.permissions) & !of_group;
     }
     inode.uid = uid.unwrap_or(inode.uid);
     inode.gid = gid.unwrap_or(inode.gid);

@@ -531,7 +531,7 @@ fn len_in(size: u64, offset: u64, len: usize) -> usize {
 }
 
 /// Permission bits without set-user-id, and without set-group-id if it is a program of its group.
-fn without_rights(mode: u32) -> u32 {
+pub(crate) fn without_rights(mode: u32) -> u32 {
     const SET_USER_ID: u32 = 0o4000;
     const SET_GROUP_ID: u32 = 0o2000;
     const GROUP_EXECUTES: u32 = 0o010;

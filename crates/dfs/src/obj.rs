@@ -262,7 +262,7 @@ impl Dir {
     /// Makes `name` of this directory another name of `obj`, and tells its attributes.
     ///
     /// # Errors
-    /// As `link`; `NotFound` for what has no name any more, other than what [`Dir::tmpfile`] has made.
+    /// As `link`, also of whose file it is; `NotFound` for what has no name any more, other than what [`Dir::tmpfile`] has made.
     pub fn link_to(&self, obj: &Obj, name: impl AsRef<[u8]>) -> Result<Stat> {
         let (name, mount) = (name.as_ref(), self.mount());
         mount.check_writable()?;
@@ -276,13 +276,18 @@ impl Dir {
         check_add(self.cred.as_deref(), &self.node)?;
         let to = Slot::new(self.node.oid, name);
         mount.in_dir(&self.node, || {
-            mount.at_home(&obj.node, |from| match obj.node.is_removed() {
-                false => mount.link(from, obj.node.oid, &self.node, &to),
-                true if obj.node.is_nameable() => {
-                    let in_use = InUse::new(&obj.node).or(Err(Error::NotFound))?;
-                    mount.name_orphan(in_use.node(), from, &self.node, &to)
+            mount.at_home(&obj.node, |from| {
+                if let Some(cred) = self.cred.as_deref().filter(|cred| !cred.is_root()) {
+                    obj.look_at(from, &|home, inode| mount.check_link_source(cred, home, inode))?;
                 }
-                true => Err(Error::NotFound),
+                match obj.node.is_removed() {
+                    false => mount.link(from, obj.node.oid, &self.node, &to),
+                    true if obj.node.is_nameable() => {
+                        let in_use = InUse::new(&obj.node).or(Err(Error::NotFound))?;
+                        mount.name_orphan(in_use.node(), from, &self.node, &to)
+                    }
+                    true => Err(Error::NotFound),
+                }
             })
         })?;
         obj.node.note_name(&to);

@@ -1,8 +1,9 @@
 //! Rename and hard links: what changes two entries at once, each one transaction.
 
-use crate::access::{Rights, check_add, check_remove, check_remove_damaged};
+use crate::access::{Cred, Rights, check_add, check_remove, check_remove_damaged};
 use crate::dir::Dir;
 use crate::error::{Error, Result, What};
+use crate::file::without_rights;
 use crate::layout::inode::{FileKind, Inode};
 use crate::layout::link_count::LinkCount;
 use crate::layout::{self, LINKS_MAX};
@@ -228,7 +229,8 @@ impl Dir {
     /// On the second name the file's attributes move to its companion object; see the crate's documentation.
     ///
     /// # Errors
-    /// `NotPermitted` for a directory or symbolic link; `Exists`, `NotFound`, `TooManyLinks`, `NoPermission`, `ReadOnly`.
+    /// `NotPermitted` for a directory or symbolic link, and for what is another's unless it is a file that the caller may read and write
+    /// and that lends nobody's rights; `Exists`, `NotFound`, `TooManyLinks`, `NoPermission`, `ReadOnly`.
     pub fn link(&self, old: impl AsRef<[u8]>, new_dir: &Self, new: impl AsRef<[u8]>) -> Result<()> {
         self.mount().check_writable()?;
         if !Arc::ptr_eq(self.mount(), new_dir.mount()) {
@@ -243,6 +245,11 @@ impl Dir {
                 entry_name(name, Error::Exists)?;
                 let to = Slot::new(dir.oid, name);
                 check_add(new_dir.cred.as_deref(), dir)?;
+                if let Some(cred) = self.cred.as_deref().filter(|cred| !cred.is_root()) {
+                    let (inode, _, home) =
+                        self.mount().attributes(At::Latest, &source.slot, &source.inode)?;
+                    self.mount().check_link_source(cred, &home, &inode)?;
+                }
                 if slash {
                     let taken = self.mount().inode(At::Latest, &to)?.is_some();
                     return Err(if taken { Error::Exists } else { Error::NotFound });
@@ -258,23 +265,6 @@ impl Dir {
             }
         }
         Err(Error::Contended)
-    }
-
-    /// Checks that the caller may use the file at `path` as the source of a link, as Linux's protected links.
-    ///
-    /// # Errors
-    /// `NotPermitted` unless the caller owns the file or may read and write it.
-    pub fn check_link_source(&self, path: impl AsRef<[u8]>) -> Result<()> {
-        let (inode, _, home) = self.with_found(path.as_ref(), Follow::No, |found| {
-            self.mount().attributes(At::Latest, &found.slot, &found.inode)
-        })?;
-        match self.cred.as_deref() {
-            Some(cred) if cred.uid != inode.uid => {
-                let both = Rights::READ.and(Rights::WRITE);
-                self.mount().check(Some(cred), &home, &inode, both).or(Err(Error::NotPermitted))
-            }
-            _ => Ok(()),
-        }
     }
 }
 
@@ -307,6 +297,22 @@ impl<'a> Gates<'a> {
 }
 
 impl Mount {
+    /// Checks that the caller may give what `inode` in `home` says another name, as Linux's protected links: a name counts for the owner
+    /// of a file, and keeps a program with his rights where he cannot remove it.
+    pub(crate) fn check_link_source(&self, cred: &Cred, home: &Slot, inode: &Inode) -> Result<()> {
+        if cred.is_root() || cred.uid == inode.uid {
+            return Ok(());
+        }
+        let lends_rights = without_rights(inode.permissions) != inode.permissions;
+        if inode.kind != FileKind::File || lends_rights {
+            return Err(Error::NotPermitted);
+        }
+        self.check(Some(cred), home, inode, Rights::READ.and(Rights::WRITE)).map_err(|error| match error {
+            Error::NoPermission => Error::NotPermitted,
+            other => other,
+        })
+    }
+
     /// The record of the entry that a rename replaces, if there is one, and whether it is damaged.
     fn victim(&self, at: At<'_>, slot: &Slot) -> Result<(Option<Inode>, bool)> {
         match self.inode(at, slot) {

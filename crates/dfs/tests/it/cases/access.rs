@@ -3,7 +3,7 @@
 use super::common::{World, put, read_all};
 use dolmen_codec::Ask;
 use dolmen_codec::verb::Verb;
-use dolmen_dfs::{Cookie, Cred, Dfs, Error, Follow, OpenOptions, RenameMode, Rights, SetTime, errno};
+use dolmen_dfs::{Cookie, Cred, Dfs, Error, Follow, New, OpenOptions, RenameMode, Rights, SetTime, errno};
 use dolmen_types::Error as StoreError;
 use std::sync::{Arc, Mutex};
 
@@ -83,8 +83,73 @@ fn attributes_are_the_owners() {
     owner.chown("/home/a/f", None, Some(5), Follow::Yes).unwrap();
     let stat = fs.stat("/home/a/f").unwrap();
     assert_eq!((stat.permissions, stat.gid), (0o755, 5), "set-id bits go with a change of owner");
+    // The group does not run it: the bit means something else, for whoever is in the group.
+    owner.chmod("/home/a/f", 0o6745).unwrap();
+    owner.chown("/home/a/f", None, Some(1), Follow::Yes).unwrap();
+    assert_eq!(fs.stat("/home/a/f").unwrap().permissions, 0o2745);
+    fs.chown("/home/a/f", None, Some(9), Follow::Yes).unwrap();
+    owner.chown("/home/a/f", None, Some(5), Follow::Yes).unwrap();
+    assert_eq!(fs.stat("/home/a/f").unwrap().permissions, 0o745, "of a group that he is not in");
+    // Root's hand takes them as well, where rights are looked at; from a directory nobody's does.
+    let root = user(&fs, 0, &[]);
+    for (mode, left) in [(0o6755, 0o755), (0o6745, 0o2745), (0o4700, 0o700), (0o1755, 0o1755)] {
+        fs.chmod("/home/a/f", mode).unwrap();
+        root.chown("/home/a/f", Some(1), Some(5), Follow::Yes).unwrap();
+        assert_eq!(fs.stat("/home/a/f").unwrap().permissions, left, "{mode:o}");
+    }
+    fs.chmod("/home/a", 0o6750).unwrap();
+    root.chown("/home/a", Some(1), Some(1), Follow::Yes).unwrap();
+    assert_eq!(fs.stat("/home/a").unwrap().permissions, 0o6750);
+    fs.chmod("/home/a/f", 0o6755).unwrap();
+    fs.chown("/home/a/f", Some(1), Some(5), Follow::Yes).unwrap();
+    assert_eq!(
+        fs.stat("/home/a/f").unwrap().permissions,
+        0o6755,
+        "whoever has no rights says the mode himself"
+    );
     assert_eq!(member.set_mtime("/home/a/f", SetTime::Now, Follow::Yes).unwrap_err(), Error::NoPermission);
     owner.set_mtime("/home/a/f", SetTime::Now, Follow::Yes).unwrap();
+}
+
+#[test]
+fn a_file_gets_another_name_of_its_owner_and_of_who_may_read_and_write_it() {
+    let world = World::new(1);
+    let fs = homes(&world);
+    let (owner, other, root) = (user(&fs, 1, &[]), user(&fs, 3, &[5]), user(&fs, 0, &[]));
+    put(&fs, "/tmp/f", b"data");
+    let (pipe, _) = fs.open_dir("/tmp").unwrap().make("p", New::Pipe, 0o666).unwrap();
+    fs.chown("/tmp/f", Some(1), Some(5), Follow::Yes).unwrap();
+    let tmp = |fs: &Dfs| fs.open_dir("/tmp").unwrap();
+    for (mode, may) in [
+        (0o600, false),
+        (0o644, false),
+        (0o622, false),
+        (0o646, false),
+        (0o664, true),
+        (0o666, true),
+        (0o4666, false),
+        (0o2666, true),
+        (0o2676, false),
+        (0o1666, true),
+    ] {
+        fs.chmod("/tmp/f", mode).unwrap();
+        for (who, may) in [(&owner, true), (&root, true), (&fs, true), (&other, may)] {
+            let wanted = if may { Ok(()) } else { Err(Error::NotPermitted) };
+            let before = fs.stat("/tmp/f").unwrap().links;
+            assert_eq!(who.link("/tmp/f", who, "/tmp/by-path"), wanted, "{mode:o}");
+            let (obj, _) = tmp(who).lookup("f").unwrap();
+            assert_eq!(tmp(who).link_to(&obj, "by-handle").map(drop), wanted, "{mode:o}");
+            let links = fs.stat("/tmp/f").unwrap().links;
+            assert_eq!(links, before + if may { 2 } else { 0 }, "{mode:o}");
+            for name in ["/tmp/by-path", "/tmp/by-handle"] {
+                assert_eq!(fs.unlink(name).is_ok(), may, "{mode:o}");
+            }
+        }
+    }
+    // What is no file may be anybody's who has made it.
+    assert_eq!(tmp(&other).link_to(&pipe, "q").map(drop), Err(Error::NotPermitted));
+    assert_eq!(other.link("/tmp/p", &other, "/tmp/q"), Err(Error::NotPermitted));
+    assert_eq!(tmp(&root).link_to(&pipe, "q").map(|stat| stat.links), Ok(2));
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn remove_if_there(fs: &Dfs, path: &str) {
 /// What is done with a file by its name `/f`.
 type Operation = fn(&Dfs) -> Result<()>;
 
-const OPERATIONS: [(&str, Operation); 15] = [
+const OPERATIONS: [(&str, Operation); 14] = [
     ("open", |fs| fs.open("/f", &OpenOptions::READ).map(|file| assert_eq!(read_all(&file), b"new"))),
     ("create", |fs| fs.open("/f", &OpenOptions::CREATE).map(|file| assert_eq!(read_all(&file), b"new"))),
     ("stat", |fs| fs.stat("/f").map(|stat| assert_eq!((stat.size_bytes, stat.links), (3, 1)))),
@@ -71,7 +71,6 @@ const OPERATIONS: [(&str, Operation); 15] = [
     ("access", |fs| {
         fs.check_access("/f", &Cred { uid: 0, gid: 0, groups: Vec::new(), umask: 0 }, Rights::READ)
     }),
-    ("source of a link", |fs| fs.check_link_source("/f")),
     ("names of attributes", |fs| fs.xattr_names("/f", Follow::Yes).map(|names| assert!(names.is_empty()))),
     ("chmod", |fs| {
         fs.chmod("/f", 0o640)?;
