@@ -720,26 +720,40 @@ impl Inner {
                 state = self.reconnect(state, deadline_ns);
             } else {
                 let has_room = |state: &mut State| state.output.is_empty().then_some(true);
-                (state, _) = self.wait(state, deadline_ns, has_room);
+                (state, _) = self.wait_taking(state, deadline_ns, 0, has_room);
             }
         }
     }
 
-    /// Drives the connection until `is_done` says something, or time is over.
+    /// Drives the connection until an answer has come, as `is_done` says, or time is over.
     fn wait<'s>(
+        &'s self,
+        state: Guard<'s>,
+        deadline_ns: u64,
+        is_done: impl FnMut(&mut State) -> Option<bool>,
+    ) -> (Guard<'s>, Option<bool>) {
+        self.wait_taking(state, deadline_ns, 1, is_done)
+    }
+
+    /// The same for anything else, of which so many frames that make `is_done` say something are nobody's but the caller's.
+    fn wait_taking<'s>(
         &'s self,
         mut state: Guard<'s>,
         deadline_ns: u64,
+        own: usize,
         mut is_done: impl FnMut(&mut State) -> Option<bool>,
     ) -> (Guard<'s>, Option<bool>) {
         state.flush();
         state.spin.moved();
         loop {
-            let answers = state.take_in();
-            state.send_unsent();
-            let done = is_done(&mut state);
-            // One may be the own.
-            state.tell_driver(answers > usize::from(done.is_some()));
+            // Others may have taken it in: what comes now is not the own.
+            let mut done = is_done(&mut state);
+            if done.is_none() {
+                let frames = state.take_in();
+                state.send_unsent();
+                done = is_done(&mut state);
+                state.tell_driver(frames > if done.is_some() { own } else { 0 });
+            }
             if let Some(done) = done {
                 return (state, Some(done));
             }

@@ -128,7 +128,7 @@ impl Inner {
             return;
         }
         let is_gone = |state: &mut State| state.requests.of_mut(farewell).is_none().then_some(true);
-        let (mut state, gone) = self.wait(state, deadline_ns, is_gone);
+        let (mut state, gone) = self.wait_taking(state, deadline_ns, 0, is_gone);
         if gone.is_none() {
             state.note_silence(farewell, head);
         }

@@ -179,7 +179,7 @@ impl Inner {
         if state.session.is_some() && state.requests.len() == 0 {
             let is_over =
                 |state: &mut State| (state.leases.has_pushes() || state.requests.len() > 0).then_some(true);
-            return self.wait(state, deadline_after(left), is_over).0;
+            return self.wait_taking(state, deadline_after(left), 0, is_over).0;
         }
         // Without a connection whoever asks something makes one.
         let rest = left.min(if state.session.is_some() { BESIDE_REST } else { SLEEP_MAX });

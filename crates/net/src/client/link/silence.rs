@@ -35,7 +35,7 @@ impl Inner {
         };
         silence.listen_ns = now_ns + nanoseconds(LISTEN * LISTEN_TIMES);
         let has_ended = |state: &mut State| state.silence.is_none().then_some(true);
-        (state, _) = self.wait(state, now_ns + nanoseconds(LISTEN), has_ended);
+        (state, _) = self.wait_taking(state, now_ns + nanoseconds(LISTEN), 0, has_ended);
         let answers = state.silence.is_none();
         (state, answers)
     }
