@@ -178,8 +178,11 @@ fn refuse_mounted(args: &Mount, dir: &Path) -> Outcome<()> {
     Err(failure.hint(hint))
 }
 
-/// So many are asked who serves them, for a hint.
-const MOUNTS_ASKED_MAX: usize = 8;
+/// So many, the newest, are asked who serves them, for a hint.
+const MOUNTS_ASKED_MAX: usize = 64;
+
+/// How long they have to say it, together.
+const ASKED_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Directories without which the machine does not go on.
 const OF_SYSTEM: [&str; 16] = [
@@ -212,8 +215,11 @@ fn refuse_covering(dir: &Path) -> Outcome<()> {
 fn refuse_around_pool(pool: &Path, dir: &Path) -> Outcome<()> {
     let text = pool.to_str().unwrap_or("");
     let own = match text.strip_prefix("unix:").and_then(|rest| rest.rsplit_once('/')) {
-        // The socket is in the directory of the pools.
-        Some((socket, _)) => Path::new(socket).parent().map(Path::to_owned),
+        // The socket is in the directory of the pools, under this name, or a link to one elsewhere is.
+        Some((socket, _)) => {
+            let has_socket = |dir: &&Path| dir.join("dolmen.sock").symlink_metadata().is_ok();
+            Path::new(socket).parent().filter(has_socket).map(Path::to_owned)
+        }
         None => place::pool_directory(pool).ok(),
     };
     let Some(own) = own.and_then(|own| own.canonicalize().ok()) else { return Ok(()) };
@@ -483,7 +489,11 @@ fn log_path(args: &Mount) -> Outcome<PathBuf> {
     if let Some(named) = &args.log {
         return Ok(named.clone());
     }
-    let dir = dolmen_env::data_directory()?.join("dolmen");
+    let data = dolmen_env::data_directory().map_err(|_unset| {
+        let why = "there is no place for its log: neither XDG_DATA_HOME nor HOME is set to a whole path";
+        Failure::new(Exit::Missing, why).hint("add --log FILE, or --foreground")
+    })?;
+    let dir = data.join("dolmen");
     dolmen_env::create_own_dir(&dir)?;
     Ok(dir.join("mounts.log"))
 }
@@ -568,25 +578,46 @@ fn of_unmount(error: &dolmen_env::Error, args: &Unmount) -> Failure {
 
 /// Where a process shows the files of a container, if it does.
 pub(crate) fn shown_by(pid: u32) -> Option<PathBuf> {
-    let mounts = dolmen_env::mounts_of(MOUNT_TYPE).ok()?;
-    let is_its = |mounted: &Mounted| server_of(mounted).is_some_and(|process| process.pid == pid);
-    mounts.into_iter().take(MOUNTS_ASKED_MAX).find(is_its).map(|mounted| mounted.dir)
+    let mut mounts = dolmen_env::mounts_of(MOUNT_TYPE).ok()?;
+    let asked = mounts.split_off(mounts.len().saturating_sub(MOUNTS_ASKED_MAX));
+    let is_its = |_: &Mounted, process: Process| process.pid == pid;
+    who_serves(asked, is_its).map(|mounted| mounted.dir)
 }
 
 /// Who serves a mount; `None` if nobody does, or he does not say so in time.
 fn server_of(mounted: &Mounted) -> Option<Process> {
-    const PATIENCE: Duration = Duration::from_secs(2);
-    let (told, answer) = std::sync::mpsc::sync_channel(1);
-    let dir = mounted.dir.clone();
-    // Ignored: then nobody is waited for.
-    let _asking = dolmen_env::spawn("asking", move || {
-        let mut about = [0; 4096];
-        let len = rustix::fs::getxattr(&dir, "user.dolmen.mount", &mut about).unwrap_or(0);
-        // Ignored: who asked has stopped waiting.
-        let _heard = told.send(about[..len].to_vec());
+    let mut server = None;
+    who_serves(vec![mounted.clone()], |_, process| {
+        server = Some(process);
+        true
     });
-    let about = answer.recv_timeout(PATIENCE).ok()?;
-    Process::of(about_pid(&about)?)
+    server
+}
+
+/// Asks all of these at once who serves them: the first of which `is_wanted` says so.
+fn who_serves(mounts: Vec<Mounted>, mut is_wanted: impl FnMut(&Mounted, Process) -> bool) -> Option<Mounted> {
+    let (told, answers) = std::sync::mpsc::channel();
+    for mounted in mounts {
+        let told = told.clone();
+        // Ignored: then nobody is waited for.
+        let _asking = dolmen_env::spawn("asking", move || {
+            let mut about = [0; 4096];
+            let len = rustix::fs::getxattr(&mounted.dir, "user.dolmen.mount", &mut about).unwrap_or(0);
+            // Ignored: who asked has stopped waiting.
+            let _heard = told.send((mounted, about_pid(&about[..len])));
+        });
+    }
+    drop(told);
+    let end_ns = RealClock.monotonic_ns() + u64::try_from(ASKED_PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+    loop {
+        let left = Duration::from_nanos(end_ns.saturating_sub(RealClock.monotonic_ns()));
+        let (mounted, pid) = answers.recv_timeout(left).ok()?;
+        if let Some(process) = pid.and_then(Process::of)
+            && is_wanted(&mounted, process)
+        {
+            return Some(mounted);
+        }
+    }
 }
 
 fn about_pid(about: &[u8]) -> Option<u32> {

@@ -451,7 +451,7 @@ impl Obj {
     #[must_use]
     pub fn errno_of(&self, error: &Error) -> i32 {
         match error.of_store() {
-            Some(StoreError::NoHandle) => errno::ESTALE,
+            Some(StoreError::NoHandle | StoreError::NoContainer) => errno::ESTALE,
             Some(StoreError::NoPermission) if self.mount().is_let_in() => errno::EACCES,
             Some(StoreError::NoPermission) => errno::ESTALE,
             _ => error.errno(),
@@ -504,7 +504,7 @@ impl Mount {
     fn is_let_in(&self) -> bool {
         let looked = self.inode(At::Latest, &self.root_slot());
         let said = looked.as_ref().err().and_then(Error::of_store);
-        !matches!(said, Some(StoreError::NoPermission | StoreError::NoHandle))
+        !matches!(said, Some(StoreError::NoPermission | StoreError::NoHandle | StoreError::NoContainer))
     }
 
     /// The node and attributes of what was found; `None` if the entry has changed since.

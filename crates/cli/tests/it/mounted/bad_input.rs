@@ -25,6 +25,8 @@ fn what_cannot_be_mounted_is_told_with_a_remedy() {
         (2, "sys/p", "c", "file", "no directory"),
         (3, "sys/p", "none", "mnt", "there is none of this name"),
         (3, "sys/q", "c", "mnt", "sys/q"),
+        // The directory around a socket is not that of the pools because of it.
+        (11, "unix:nobody.sock/p", "c", "mnt", "nobody.sock"),
         (3, "sys/p", "raw", "mnt", "holds no file system"),
         (2, "sys/p", "c", "sys/p", "choose a directory elsewhere"),
         (2, "sys/p", "c", "sys", "choose a directory elsewhere"),
@@ -38,6 +40,10 @@ fn what_cannot_be_mounted_is_told_with_a_remedy() {
             assert!(line.contains(says), "{line}");
         }
     }
+    let mut command = place.command(&["mount", "sys/p", "c", "mnt"]);
+    let ran = Ran::of("mount", command.env_remove("HOME").env_remove("XDG_DATA_HOME").output().unwrap());
+    assert_eq!(ran.code(), 3, "{ran:?}");
+    assert!(ran.stderr().ends_with("; add --log FILE, or --foreground\n"), "{ran:?}");
     let log = place.path("log").display().to_string();
     place.ok(&["mount", "sys/p", "c", "full", "--nonempty", "--log", &log]);
     assert!(!place.path("full/stone").exists(), "it is covered");

@@ -21,45 +21,56 @@ fn a_signal_takes_the_mount_away_and_closes_the_pool() {
 #[test]
 fn who_finds_a_pool_in_use_by_a_mount_is_told_how_to_end_that() {
     let Some(mounted) = Mounted::alone("in use", &[]) else { return };
+    let log = mounted.place.path("log").display().to_string();
+    // However many others there are, older ones and newer.
+    let others: Vec<String> = (0..9).map(|number| format!("other-{number}")).collect();
+    for other in &others {
+        fs::create_dir(mounted.place.path(&format!("{other}-mnt"))).unwrap();
+        mounted.place.pool(&[other, "--targets", "1"]);
+        mounted.place.ok(&["cont", "create", other, "c"]);
+        mounted.place.ok(&["mount", other, "c", &format!("{other}-mnt"), "--log", &log]);
+    }
     let line = mounted.place.fails(5, &["pool", "query", "sys/p"]);
+    let last = mounted.place.fails(5, &["pool", "query", "other-8"]);
+    assert!(last.contains("other-8-mnt"), "{last}");
+    for other in &others {
+        unmounted(&mounted.place, &format!("{other}-mnt"));
+    }
     let dir = mounted.path("").display().to_string();
     let command = format!("`dolmen unmount '{}'` ends it", dir.trim_end_matches('/'));
     assert!(line.contains("in use by process") && line.contains(&command), "{line}");
 }
 
 #[test]
-fn a_mount_whose_pool_is_destroyed_is_stale_and_says_why_once() {
+fn a_mount_whose_pool_or_container_is_destroyed_is_stale_and_says_why_once() {
     const ESTALE: i32 = 116;
-    let Some(mut mounted) = Mounted::served("destroyed", &["--cache", "off"]) else { return };
-    fs::write(mounted.path("f"), b"stone").unwrap();
-    let mut open = fs::File::options().read(true).write(true).open(mounted.path("f")).unwrap();
-    mounted.place.ok(&[
-        "dmg",
-        "-G",
-        "unix:sys/dolmen.sock",
-        "pool",
-        "destroy",
-        "p",
-        "--force",
-        "--recursive",
-    ]);
-    let mut text = String::new();
-    let tries = [
-        fs::read(mounted.path("f")).map(drop),
-        fs::write(mounted.path("g"), b"menhir"),
-        fs::read_dir(mounted.path("")).map(drop),
-        fs::metadata(mounted.path("f")).map(drop),
-        open.read_to_string(&mut text).map(drop),
-        open.write_all(b"menhir"),
+    let all: [&[&str]; 2] = [
+        &["dmg", "-G", "unix:sys/dolmen.sock", "pool", "destroy", "p", "--force", "--recursive"],
+        &["cont", "destroy", "sys/p", "c", "--force"],
     ];
-    for (at, tried) in tries.into_iter().enumerate() {
-        assert_eq!(tried.unwrap_err().raw_os_error(), Some(ESTALE), "{at}");
+    for destroy in all {
+        let Some(mut mounted) = Mounted::served("destroyed", &["--cache", "off"]) else { return };
+        fs::write(mounted.path("f"), b"stone").unwrap();
+        let mut open = fs::File::options().read(true).write(true).open(mounted.path("f")).unwrap();
+        mounted.place.ok(destroy);
+        let mut text = String::new();
+        let tries = [
+            fs::read(mounted.path("f")).map(drop),
+            fs::write(mounted.path("g"), b"menhir"),
+            fs::read_dir(mounted.path("")).map(drop),
+            fs::metadata(mounted.path("f")).map(drop),
+            open.read_to_string(&mut text).map(drop),
+            open.write_all(b"menhir"),
+        ];
+        for (at, tried) in tries.into_iter().enumerate() {
+            assert_eq!(tried.unwrap_err().raw_os_error(), Some(ESTALE), "{destroy:?}, {at}");
+        }
+        let log = mounted.first().log();
+        assert_eq!(log.matches("was destroyed").count(), 1, "{destroy:?}: {log}");
+        drop(open);
+        unmounted(&mounted.place, "mnt");
+        mounted.mounts.remove(0);
     }
-    let log = mounted.first().log();
-    assert_eq!(log.matches("was destroyed").count(), 1, "{log}");
-    drop(open);
-    unmounted(&mounted.place, "mnt");
-    mounted.mounts.remove(0);
 }
 
 #[test]
