@@ -152,10 +152,10 @@ fn a_user_mounts_what_is_his_and_takes_it_away() {
 
 #[test]
 fn a_user_lets_in_others_where_the_system_lets_him() {
-    let Some(view) = View::new("others", "# user_allow_other\nmount_max = 10\n") else { return };
+    let Some(view) = View::new("others", "# user_allow_other\nmount_max = 1000\n") else { return };
     let line = view.fails(USER, 8, &format!("{MOUNT} --allow-other"));
     assert!(line.contains("user_allow_other") && line.contains("leave out --allow-other"), "{line}");
-    fs::write(view.place.path("fuse.conf"), "mount_max = 10\nuser_allow_other\n").unwrap();
+    fs::write(view.place.path("fuse.conf"), "mount_max = 1000\nuser_allow_other\n").unwrap();
     assert_eq!(view.sh(USER, &format!("{MOUNT} --allow-other --cache-timeout 0")).0, 0);
     let made = "umask 027; chmod 1777 mnt; echo stone > mnt/f; echo all > mnt/g; chmod 666 mnt/g";
     assert_eq!(view.sh(USER, made).0, 0);
