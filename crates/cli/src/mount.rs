@@ -596,7 +596,7 @@ fn server_of(mounted: &Mounted) -> Option<Process> {
 
 /// Asks all of these at once who serves them: the first of which `is_wanted` says so.
 fn who_serves(mounts: Vec<Mounted>, mut is_wanted: impl FnMut(&Mounted, Process) -> bool) -> Option<Mounted> {
-    let (told, answers) = std::sync::mpsc::channel();
+    let (told, answers) = std::sync::mpsc::sync_channel(MOUNTS_ASKED_MAX);
     for mounted in mounts {
         let told = told.clone();
         // Ignored: then nobody is waited for.
