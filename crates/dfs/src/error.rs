@@ -181,7 +181,10 @@ impl Error {
     /// [`Obj::errno_of`]: crate::Obj::errno_of
     #[must_use]
     pub fn is_of_rights(&self) -> bool {
-        matches!(self.of_store(), Some(StoreError::NoPermission | StoreError::NoHandle | StoreError::NoContainer))
+        matches!(
+            self.of_store(),
+            Some(StoreError::NoPermission | StoreError::NoHandle | StoreError::NoContainer)
+        )
     }
 
     /// What the store said, if it was asked.
