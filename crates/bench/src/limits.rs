@@ -68,6 +68,11 @@ fn rigs<'v>(dir: &Path, size: usize) -> Result<[Rig<'v>; 2]> {
     Ok([without, with])
 }
 
+/// What was measured of each of [`OPS`], with a note.
+fn rows([without, with]: [Meter; 2], note: &str, row: impl Fn(Meter, &str) -> Row) -> [Row; 2] {
+    [(without, OPS[0]), (with, OPS[1])].map(|(meter, op)| row(meter, op).noting(note.to_owned()))
+}
+
 fn measure_writes(dir: &Path, keys: Keys, seconds: f64) -> Result<[Row; 2]> {
     let values = Values::new(SIZE);
     let mut rigs = rigs(dir, SIZE)?;
@@ -92,11 +97,7 @@ fn measure_writes(dir: &Path, keys: Keys, seconds: f64) -> Result<[Row; 2]> {
         turns += 1;
     }
     let note = format!("{} keys, each written over; in turns of {TURN} updates", keys.count());
-    let mut rows = meters.into_iter().zip(OPS).map(|(meter, op)| {
-        let row = meter.row("limits", &format!("update {op}"), SIZE as u64);
-        row.noting(note.clone())
-    });
-    Ok([rows.next().expect("one of two"), rows.next().expect("two of two")])
+    Ok(rows(meters, &note, |meter, op| meter.row("limits", &format!("update {op}"), SIZE as u64)))
 }
 
 fn measure_gifts(dir: &Path, versions: u64, objects: u64) -> Result<[Row; 2]> {
@@ -132,9 +133,8 @@ fn measure_gifts(dir: &Path, versions: u64, objects: u64) -> Result<[Row; 2]> {
         }
     }
     let note = format!("each of {objects} objects twice; its versions are of {GIVEN_SIZE} B and in a run");
-    let mut rows = meters.into_iter().zip(OPS).map(|(meter, op)| {
-        let row = meter.row("gifts", &format!("give {versions} versions {op}"), versions * GIVEN_SIZE as u64);
-        row.noting(note.clone())
-    });
-    Ok([rows.next().expect("one of two"), rows.next().expect("two of two")])
+    let row = |meter: Meter, op: &str| {
+        meter.row("gifts", &format!("give {versions} versions {op}"), versions * GIVEN_SIZE as u64)
+    };
+    Ok(rows(meters, &note, row))
 }

@@ -490,7 +490,7 @@ fn log_path(args: &Mount) -> Outcome<PathBuf> {
         return Ok(named.clone());
     }
     let data = dolmen_env::data_directory().map_err(|_unset| {
-        let why = "there is no place for its log: neither XDG_DATA_HOME nor HOME is set to a whole path";
+        let why = format!("there is no place for its log: {}", place::NO_DATA_DIRECTORY);
         Failure::new(Exit::Missing, why).hint("add --log FILE, or --foreground")
     })?;
     let dir = data.join("dolmen");

@@ -33,6 +33,9 @@ pub(crate) struct PoolArg {
     pub(crate) wait: Option<u64>,
 }
 
+/// Why nothing of the user's is found, and has no place.
+pub(crate) const NO_DATA_DIRECTORY: &str = "neither XDG_DATA_HOME nor HOME is set to a whole path";
+
 /// A week.
 const WAIT_SECONDS_MAX: u64 = 7 * 86_400;
 
@@ -428,7 +431,7 @@ pub(crate) fn unreachable(error: &dolmen_net::Error) -> Failure {
         | dolmen_net::Error::MachineNobody { .. }
         | dolmen_net::Error::Unknown { .. } => failure,
         dolmen_net::Error::Env(dolmen_env::Error::NotFound { name }) if name == dolmen_env::NO_HOME => {
-            Failure::new(Exit::Missing, "neither XDG_DATA_HOME nor HOME is set to a whole path")
+            Failure::new(Exit::Missing, NO_DATA_DIRECTORY)
                 .hint("set one, or name the system by its address (-G, DOLMEN_SYSTEM)")
         }
         dolmen_net::Error::Env(

@@ -502,9 +502,7 @@ impl Dir {
 impl Mount {
     /// Whether the engine lets in whoever has the container open here, for reads at least.
     fn is_let_in(&self) -> bool {
-        let looked = self.inode(At::Latest, &self.root_slot());
-        let said = looked.as_ref().err().and_then(Error::of_store);
-        !matches!(said, Some(StoreError::NoPermission | StoreError::NoHandle | StoreError::NoContainer))
+        !self.inode(At::Latest, &self.root_slot()).is_err_and(|error| error.is_of_rights())
     }
 
     /// The node and attributes of what was found; `None` if the entry has changed since.

@@ -297,10 +297,10 @@ impl<'a> Gates<'a> {
 }
 
 impl Mount {
-    /// Checks that the caller may give what `inode` in `home` says another name, as Linux's protected links: a name counts for the owner
-    /// of a file, and keeps a program with his rights where he cannot remove it.
+    /// Checks that a caller who is not root may give what `inode` in `home` says another name, as Linux's protected links: a name
+    /// counts for the owner of a file, and keeps a program with his rights where he cannot remove it.
     pub(crate) fn check_link_source(&self, cred: &Cred, home: &Slot, inode: &Inode) -> Result<()> {
-        if cred.is_root() || cred.uid == inode.uid {
+        if cred.uid == inode.uid {
             return Ok(());
         }
         let lends_rights = without_rights(inode.permissions) != inode.permissions;

@@ -1030,7 +1030,8 @@ impl State {
         if self.waits_for_room() {
             self.flush();
         }
-        for count in 0.. {
+        let mut count = 0;
+        loop {
             let Some(session) = &mut self.session else { return count };
             let (requests, decoded) = (&mut self.requests, &mut self.decoded);
             let next =
@@ -1043,8 +1044,8 @@ impl State {
                     return count;
                 }
             }
+            count += 1;
         }
-        usize::MAX
     }
 
     /// The connection is of no use any more: what was sent is to be sent again.
