@@ -38,6 +38,8 @@ pub enum Error {
         /// The scenario that it ran.
         scenario: String,
     },
+    /// The process that had started this one is gone.
+    Orphaned,
     /// No scenario has such a name.
     Scenario {
         /// What was asked for.
@@ -98,6 +100,7 @@ impl fmt::Display for Error {
             Self::Child { scenario } => {
                 write!(f, "the process that ran {scenario} ended early; what it printed is above")
             }
+            Self::Orphaned => f.write_str("who has started this process is gone"),
             Self::Scenario { wanted, names } => {
                 write!(f, "no scenario is called {wanted}; there are {}", names.join(", "))
             }
@@ -125,6 +128,7 @@ impl std::error::Error for Error {
             Self::Wrong { .. }
             | Self::Process { .. }
             | Self::Child { .. }
+            | Self::Orphaned
             | Self::Scenario { .. }
             | Self::Plot
             | Self::Call { .. }

@@ -55,13 +55,15 @@ struct Member {
 /// # Errors
 /// Those of the processes; if one ends early.
 pub(super) fn run(plan: &Plan, serving: &[u32], watch: &mut dyn FnMut(&str)) -> Result<Rounds> {
+    let sum_ns = || serving.iter().map(|pid| daos::process_cpu_ns(*pid)).sum::<Result<u64>>();
+    let cpu_ns = || (!serving.is_empty()).then(sum_ns).transpose();
+    // Who is not there is told before anything is started.
+    cpu_ns()?;
     let mut crew = start(plan)?;
     let mut rounds = Rounds::default();
     if !matches!(plan.load, Load::Posix(_)) {
         share_handles(&mut crew)?;
     }
-    let sum_ns = || serving.iter().map(|pid| daos::process_cpu_ns(*pid)).sum::<Result<u64>>();
-    let cpu_ns = || (!serving.is_empty()).then(sum_ns).transpose();
     while let Some((phase, timed)) = all_ready(&mut crew)? {
         watch(&phase);
         let cpu_before_ns = cpu_ns()?;

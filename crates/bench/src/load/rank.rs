@@ -9,7 +9,7 @@ use super::{ior, mdtest, object, posix};
 use crate::error::{Error, Result};
 use crate::meter::{Histogram, now};
 use dolmen_env::process_cpu_ns;
-use std::io::{BufRead, Write};
+use std::io::{BufRead, ErrorKind, Write};
 
 /// The process that has started this one, at the other ends of two pipes.
 pub(super) struct Parent;
@@ -29,15 +29,19 @@ pub(super) struct Team {
     pub(super) class: u32,
 }
 
-/// Does what a plan says.
+/// Does what a plan says. Whose parent is gone ends without a word: who has begun the load was told why, or has ended it.
 pub(crate) fn run(spec: &str) -> Result<()> {
     let plan: Plan =
         serde_json::from_str(spec).map_err(|source| Error::Results { file: "a plan".to_owned(), source })?;
     let last = match work(&plan) {
         Ok(()) => Said::Over,
+        Err(Error::Orphaned) => return Ok(()),
         Err(error) => Said::Failed(error.into()),
     };
-    Parent.say(&last)
+    match Parent.say(&last) {
+        Err(Error::Orphaned) => Ok(()),
+        said => said,
+    }
 }
 
 fn work(plan: &Plan) -> Result<()> {
@@ -157,13 +161,18 @@ impl Parent {
     fn say(&self, said: &Said) -> Result<()> {
         let text = serde_json::to_string(said).expect("plain data with text keys");
         let mut out = std::io::stdout().lock();
-        writeln!(out, "{text}").and_then(|()| out.flush()).map_err(Error::system("write to the parent"))
+        writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|source| match source.kind() {
+            ErrorKind::BrokenPipe => Error::Orphaned,
+            _ => Error::system("write to the parent")(source),
+        })
     }
 
     fn hear(&self) -> Result<Told> {
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line);
-        read.map_err(Error::system("read from the parent"))?;
+        if read.map_err(Error::system("read from the parent"))? == 0 {
+            return Err(Error::Orphaned);
+        }
         serde_json::from_str(&line).map_err(|_end| out_of_order())
     }
 }

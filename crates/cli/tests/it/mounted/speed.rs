@@ -1,13 +1,13 @@
 //! What `make bench-mounts` measures with, in small: the load, and the thinnest file system to hold mounts against.
 
 use super::{Mount, Mounted, can_mount, limited, unmounted, wait_until};
-use crate::common::Place;
+use crate::common::{Place, Ran};
 use core::time::Duration;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -166,4 +166,32 @@ fn a_load_in_a_directory_that_is_none_or_of_sizes_that_do_not_fit_is_refused() {
     assert!(line.contains("no process has the number 4294967295"), "{line}");
     let line = place.fails(3, &["bench", "passthrough", "nowhere", "."]);
     assert!(line.contains("nowhere"), "{line}");
+}
+
+#[test]
+fn a_process_of_a_load_whose_parent_is_gone_says_nothing_more() {
+    let place = Place::new("orphan");
+    let load = json!({ "dir": place.path(""), "file_bytes": 0, "transfer_bytes": 4096, "count": 1, "read_count": 0 });
+    let plan = json!({
+        "rank": 0, "processes": 2, "rounds": 1, "system": null, "pool": "", "cont": "", "load": { "posix": load },
+    });
+    let words = plan.to_string();
+    let args = ["bench", "child", "load", &words];
+    // It waits for a word before the first phase, and hears that nobody is there.
+    let ran = Ran::of("of nobody", place.command(&args).output().unwrap());
+    assert_eq!((ran.code(), &*ran.stderr()), (0, ""), "{ran:?}");
+    assert_eq!(ran.stdout(), "{\"Ready\":[\"begin\",\"No\"]}\n");
+    // Nobody hears that it is ready.
+    let (read, write) = std::io::pipe().unwrap();
+    drop(read);
+    let output = place
+        .command(&args)
+        .stdout(write)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .unwrap();
+    let ran = Ran::of("to nobody", output);
+    assert_eq!((ran.code(), &*ran.stderr()), (0, ""), "{ran:?}");
 }
