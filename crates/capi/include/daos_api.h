@@ -48,7 +48,8 @@ int daos_tx_open(daos_handle_t coh, daos_handle_t *th, uint64_t flags, daos_even
  * All that a transaction has written appears, or nothing. What goes to one target is one record of the log there: one that is
  * larger than a segment of that (4 MiB unless the pool was made otherwise, less where a target has less than 128 MiB; values
  * that are kept beside the log do not count) is refused with -DER_REC2BIG, and nothing is written. The transaction is open
- * still then, to be begun anew or aborted.
+ * still then, to be begun anew or aborted. After -DER_TX_UNCERTAIN and -DER_UNREACH it is not known whether it is committed:
+ * committing again asks again, and who begins it anew may do it twice.
  */
 int daos_tx_commit(daos_handle_t th, daos_event_t *ev);
 

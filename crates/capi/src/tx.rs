@@ -133,7 +133,15 @@ impl TxHandle {
         if committed.is_err() {
             self.phase.store(OPEN, Ordering::Release);
         }
-        Ok(committed?)
+        committed.map_err(refusal)
+    }
+}
+
+/// Why a commit has failed. Who is told that it is under way may do it anew.
+fn refusal(error: dolmen_client::Error) -> Der {
+    match error {
+        dolmen_client::Error::InDoubt { .. } => Der::TX_UNCERTAIN,
+        other => other.into(),
     }
 }
 
@@ -160,7 +168,8 @@ extern "C" fn daos_tx_open_snap(coh: Handle, epoch: u64, th: Out<Handle>, ev: Ev
     run(ev, || th.check()?.set(insert(handle::cont(coh)?, Kind::Snapshot(Epoch(epoch)))?))
 }
 
-/// Commits a transaction: all of it, or (`TX_RESTART` and other errors) nothing.
+/// Commits a transaction: all of it, or (`TX_RESTART` and other errors) nothing; of `TX_UNCERTAIN` and `UNREACH` it is not known,
+/// and committing again asks again.
 #[unsafe(no_mangle)]
 extern "C" fn daos_tx_commit(th: Handle, ev: Ev) -> c_int {
     der(|| {
@@ -218,4 +227,17 @@ extern "C" fn daos_tx_restart(th: Handle, ev: Ev) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn daos_tx_hdl2epoch(th: Handle, epoch: Out<u64>) -> c_int {
     der(|| epoch.set(handle::tx(th)?.epoch().0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dolmen_client::Error;
+
+    #[test]
+    fn a_commit_in_doubt_is_not_said_to_be_under_way() {
+        let tx = dolmen_types::TxId { client: 1, begin: Epoch(2) };
+        assert_eq!(refusal(Error::InDoubt { tx }).code(), Der::TX_UNCERTAIN.code());
+        assert_eq!(refusal(Error::TxRestart { after: Epoch(2) }).code(), Der::TX_RESTART.code());
+    }
 }

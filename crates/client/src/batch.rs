@@ -7,13 +7,13 @@
 use crate::client::MapView;
 use crate::container::Container;
 use crate::object::Object;
-use crate::tx::{Conflicts, begin_epoch, committed};
+use crate::tx::{Conflicts, begin_epoch, committed, is_in_doubt};
 use dolmen_codec::Ask;
 use dolmen_codec::pool::{PoolVerb, TxCommit};
 use dolmen_codec::verb::{Mutation, Punch, PunchScope, Update, UpdateIod};
 use dolmen_codec::{Way, now};
 use dolmen_types::limits::TX_MUTATIONS_MAX;
-use dolmen_types::{Cond, Epoch, Error, Invalid, IoBuf, Key, Result, TargetNo, TxId};
+use dolmen_types::{Cond, Epoch, Error, Invalid, IoBuf, Key, RequestId, Result, TargetNo, TxId};
 use smallvec::SmallVec;
 
 /// Changes that happen together or not at all; made by [`Container::batch`].
@@ -57,7 +57,8 @@ impl<'a> Batch<'a> {
     /// # Errors
     /// `Exists`, `NotFound` where a condition is not met; `NoSpace`; `Invalid::Extent` and others as an update has
     /// them; `NoPermission` in a snapshot; `Invalid::Count` for nothing or more than `limits::TX_MUTATIONS_MAX` on a
-    /// target; `Invalid::Argument` for objects of another container; `TxRestart` after 30 s of conflicts in a row.
+    /// target; `Invalid::Argument` for objects of another container; `TxRestart` after 30 s of conflicts in a row;
+    /// `InDoubt` and `Unreachable` if it is not known whether it is carried out.
     pub fn commit(self) -> Result<Epoch> {
         if self.cont.view_epoch().is_some() {
             return Err(Error::NoPermission);
@@ -67,10 +68,8 @@ impl<'a> Batch<'a> {
         }
         let (core, mut conflicts) = (self.cont.core(), Conflicts::default());
         loop {
-            match self.send(now(begin_epoch(Way::Now, self.cont))?) {
-                Err(Error::TxRestart { .. } | Error::InDoubt { .. } | Error::EpochGone { .. })
-                    if conflicts.may_try_again(core) =>
-                {
+            match self.commit_at(now(begin_epoch(Way::Now, self.cont))?) {
+                Err(Error::TxRestart { .. } | Error::EpochGone { .. }) if conflicts.may_try_again(core) => {
                     core.pause(conflicts.count());
                 }
                 other => return other,
@@ -78,9 +77,22 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn send(&self, epoch: Epoch) -> Result<Epoch> {
+    /// Sends it with one epoch until it is told what became of it.
+    fn commit_at(&self, epoch: Epoch) -> Result<Epoch> {
         let core = self.cont.core();
-        committed(core.ask(core.mutation_id(), &mut IoBuf::default(), |map, _| {
+        let (id, mut doubts) = (core.mutation_id(), Conflicts::default());
+        loop {
+            let told = self.send(id, epoch);
+            if !is_in_doubt(&told) || !doubts.may_ask_again(core) {
+                return told;
+            }
+            core.pause(doubts.count());
+        }
+    }
+
+    fn send(&self, id: RequestId, epoch: Epoch) -> Result<Epoch> {
+        let core = self.cont.core();
+        committed(core.ask(id, &mut IoBuf::default(), |map, _| {
             let parts = parts_of(self.changes.iter().map(|(object, change)| (*object, change)), map)?;
             if parts.is_empty() || parts.iter().any(|(_, mutations)| mutations.len() > TX_MUTATIONS_MAX) {
                 return Err(Invalid::Count.into());

@@ -60,13 +60,13 @@ pub(crate) struct Next {
 }
 
 /// What follows an answer.
-enum Then {
+pub(crate) enum Then {
     Ask(Next),
     Done(Result<Output>),
 }
 
 /// How an operation of several requests goes on.
-type Step = Box<dyn FnMut(Result<Answer>) -> Then + Send>;
+pub(crate) type Step = Box<dyn FnMut(Result<Answer>) -> Then + Send>;
 
 /// How long to wait for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -517,17 +517,8 @@ impl Event {
         self.inner.with(|slots| slots.launch(self.id, requests, step))
     }
 
-    /// Begins an operation of one request whose answer `read` turns into its result.
-    pub(crate) fn launch_after(
-        &self,
-        next: Next,
-        read: impl FnOnce(Result<Answer>) -> Result<Output> + Send + 'static,
-    ) -> Result<()> {
-        let mut read = Some(read);
-        let step: Step = Box::new(move |answer| {
-            // One request has one answer; whoever sends another one speaks another protocol.
-            Then::Done(read.take().map_or_else(|| Err(unexpected()), |read| read(answer)))
-        });
+    /// Begins an operation of one request after the other.
+    pub(crate) fn launch_step(&self, next: Next, step: Step) -> Result<()> {
         self.inner.with(|slots| slots.launch(self.id, 1, Some(step)))?;
         self.submit(next);
         Ok(())

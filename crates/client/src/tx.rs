@@ -13,7 +13,7 @@ pub(crate) mod shared;
 
 use crate::client::{Core, MapView, unexpected};
 use crate::container::Container;
-use crate::event::{Event, Next, Output};
+use crate::event::{Event, Next, Output, Then};
 use crate::object::Object;
 use crate::split;
 use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
@@ -59,7 +59,13 @@ struct State {
 enum Phase {
     Open,
     Committing,
-    MustRestart { after: Epoch },
+    MustRestart {
+        after: Epoch,
+    },
+    /// It may be committed: everything is kept as it was sent, to be sent again.
+    InDoubt {
+        tx: TxId,
+    },
     Ended,
 }
 
@@ -104,7 +110,7 @@ pub(crate) enum Staged<'a> {
     Give,
 }
 
-/// Conflicts in a row.
+/// Conflicts in a row, or answers that say nothing of what became of a commit.
 #[derive(Debug, Default)]
 pub(crate) struct Conflicts {
     count: u32,
@@ -114,12 +120,18 @@ pub(crate) struct Conflicts {
 impl Conflicts {
     /// Notes one more; whether it is worth while to try again.
     pub(crate) fn may_try_again(&mut self, core: &Core) -> bool {
+        self.may_ask_again(core) || self.count < CONFLICTS_MIN
+    }
+
+    /// Notes one more of a commit whose outcome is not known; whether to ask for it again. Who does it anew instead may do it
+    /// twice.
+    pub(crate) fn may_ask_again(&mut self, core: &Core) -> bool {
         let now_ns = core.clock().monotonic_ns();
         if self.count == 0 {
             self.end_ns = now_ns.saturating_add(CONFLICTS_NS_MAX);
         }
         self.count += 1;
-        self.count < CONFLICTS_MIN || (self.count < CONFLICTS_MAX && now_ns < self.end_ns)
+        self.count < CONFLICTS_MAX && now_ns < self.end_ns
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -179,7 +191,9 @@ impl Tx {
     /// committing again is safe and returns the first result if that was only lost on its way.
     ///
     /// # Errors
-    /// `TxRestart` on a conflict; `Invalid::Count` above `limits::TX_MUTATIONS_MAX` mutations on a target;
+    /// `TxRestart` on a conflict; `InDoubt` and `Unreachable` if it is not known whether it is committed, `InDoubt` after having
+    /// asked for 30 s: the transaction takes nothing more then, committing again asks again, and who begins it anew may do it
+    /// twice; `Invalid::Count` above `limits::TX_MUTATIONS_MAX` mutations on a target;
     /// `NoSpace`, `RecordSize` and others of the targets, with nothing written.
     pub fn commit(&self) -> Result<Epoch> {
         now(self.commit_by(Way::Now))
@@ -188,10 +202,17 @@ impl Tx {
     /// As [`Tx::commit`], on a way of the caller's.
     async fn commit_by(&self, way: Way) -> Result<Epoch> {
         let commit = self.begin_commit()?;
-        let result = match way {
-            _ if commit.log.is_empty() => Ok(commit.epoch),
-            Way::Now => self.send(&commit),
-            Way::Later => self.send_later(&commit).await,
+        let (core, mut doubts) = (self.cont.core(), Conflicts::default());
+        let result = loop {
+            let told = match way {
+                _ if commit.log.is_empty() => Ok(commit.epoch),
+                Way::Now => self.send(&commit),
+                Way::Later => self.send_later(&commit).await,
+            };
+            if !is_in_doubt(&told) || !doubts.may_ask_again(core) {
+                break told;
+            }
+            core.pause_by(way, doubts.count()).await;
         };
         self.end_commit(result, commit)
     }
@@ -201,7 +222,9 @@ impl Tx {
         self.cont.check_handle()?;
         self.check_own()?;
         let mut state = self.lock();
-        state.check()?;
+        if !matches!(state.phase, Phase::InDoubt { .. }) {
+            state.check()?;
+        }
         state.phase = Phase::Committing;
         let id = *state.commit_id.get_or_insert_with(|| self.cont.core().mutation_id());
         Ok(Commit { epoch: state.epoch, log: core::mem::take(&mut state.log), id })
@@ -213,15 +236,21 @@ impl Tx {
         state.phase = match &result {
             Ok(_) => Phase::Ended,
             Err(Error::TxRestart { after }) => Phase::MustRestart { after: *after },
-            Err(Error::InDoubt { .. } | Error::EpochGone { .. }) => {
-                Phase::MustRestart { after: commit.epoch }
-            }
-            Err(_) => {
+            Err(Error::EpochGone { .. }) => Phase::MustRestart { after: commit.epoch },
+            Err(error) => {
                 state.log = commit.log;
-                Phase::Open
+                match error {
+                    Error::InDoubt { tx } => Phase::InDoubt { tx: *tx },
+                    Error::Unreachable { .. } => Phase::InDoubt { tx: self.id(commit.epoch) },
+                    _ => Phase::Open,
+                }
             }
         };
         result
+    }
+
+    fn id(&self, begin: Epoch) -> TxId {
+        TxId { client: self.cont.core().client(), begin }
     }
 
     fn send(&self, commit: &Commit) -> Result<Epoch> {
@@ -244,35 +273,37 @@ impl Tx {
         map: MapView,
         value: impl Fn(&'l Value) -> NewValue<'o>,
     ) -> Result<TxCommit<'o>> {
-        let tx = TxId { client: self.cont.core().client(), begin: commit.epoch };
-        let parts = parts(&commit.log, map, value)?;
-        Ok(TxCommit { cont: self.cont.no(), tx, epoch: commit.epoch, parts })
+        let (tx, epoch) = (self.id(commit.epoch), commit.epoch);
+        Ok(TxCommit { cont: self.cont.no(), tx, epoch, parts: parts(&commit.log, map, value)? })
     }
 
     /// Launches [`Tx::commit`]; gives [`Output::Written`](crate::Output::Written). Until that completes the
-    /// transaction is `Busy`, and it stays so if the queue is closed before.
+    /// transaction is `Busy`; called off, or with its queue closed before, it is in doubt.
     ///
     /// # Errors
     /// `NoPermission` if the event is not ready; `TxRestart`, `Busy`, `Invalid::Argument` if the transaction cannot be
     /// committed. Everything else is the event's.
     pub fn commit_on(self: &Arc<Self>, event: &mut Event) -> Result<()> {
-        let core = self.cont.core();
-        event.check_ready(core)?;
+        event.check_ready(self.cont.core())?;
         let commit = self.begin_commit()?;
-        let map = core.map();
-        let request = match self.request(&commit, map, Value::owned) {
-            Ok(request) if !request.parts.is_empty() => request,
+        let next = match self.next(&commit) {
+            Ok(Some(next)) => next,
             empty_or_refused => {
                 let result = empty_or_refused.map(|_| commit.epoch);
                 return event.run(|| self.end_commit(result, commit).map(Output::Written));
             }
         };
+        let mut asked = Asked { tx: Arc::clone(self), commit: Some(commit), doubts: Conflicts::default() };
+        event.launch_step(next, Box::new(move |answer| asked.go_on(answer.and_then(committed))))
+    }
+
+    /// The question of a commit; none if there is nothing to commit.
+    fn next(&self, commit: &Commit) -> Result<Option<Next>> {
+        let map = self.cont.core().map();
+        let request = self.request(commit, map, Value::owned)?;
+        let is_empty = request.parts.is_empty();
         let ask = Ask::Pool(PoolVerb::TxCommit(request));
-        let next = Next { id: commit.id, map_version: map.version, ask };
-        let tx = Arc::clone(self);
-        event.launch_after(next, move |answer| {
-            tx.end_commit(answer.and_then(committed), commit).map(Output::Written)
-        })
+        Ok((!is_empty).then_some(Next { id: commit.id, map_version: map.version, ask }))
     }
 
     /// Forgets everything buffered and ends the transaction. Doing so again is harmless.
@@ -441,12 +472,14 @@ impl State {
     }
 
     /// # Errors
-    /// `TxRestart` after a conflict; `Invalid::Argument` if it has ended; `Busy` while another thread commits it.
+    /// `TxRestart` after a conflict; `InDoubt` if it may be committed; `Invalid::Argument` if it has ended; `Busy` while another
+    /// thread commits it.
     fn check(&self) -> Result<()> {
         match self.phase {
             Phase::Open => Ok(()),
             Phase::Committing => Err(Error::Busy),
             Phase::MustRestart { after } => Err(Error::TxRestart { after }),
+            Phase::InDoubt { tx } => Err(Error::InDoubt { tx }),
             Phase::Ended => Err(Invalid::Argument.into()),
         }
     }
@@ -552,6 +585,44 @@ fn payload_of<'a>(value: &'a NewValue<'_>) -> &'a [u8] {
         NewValue::Single(payload) | NewValue::Array { data: payload, .. } => payload.bytes(),
         NewValue::NoSingle | NewValue::Hole { .. } => &[],
     }
+}
+
+/// A commit that is asked for on an event.
+struct Asked {
+    tx: Arc<Tx>,
+    /// Until it has ended.
+    commit: Option<Commit>,
+    doubts: Conflicts,
+}
+
+impl Asked {
+    fn go_on(&mut self, told: Result<Epoch>) -> Then {
+        let Some(commit) = self.commit.take() else { return Then::Done(Err(unexpected())) };
+        if is_in_doubt(&told)
+            && self.doubts.may_ask_again(self.tx.cont.core())
+            && let Ok(Some(again)) = self.tx.next(&commit)
+        {
+            self.commit = Some(commit);
+            return Then::Ask(again);
+        }
+        Then::Done(self.tx.end_commit(told, commit).map(Output::Written))
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(commit) = self.commit.take() {
+            let tx = self.tx.id(commit.epoch);
+            // Ignored: whoever commits again is told.
+            let _not_told = self.tx.end_commit(Err(Error::InDoubt { tx }), commit);
+        }
+    }
+}
+
+/// Whether an answer says nothing of what became of a commit. What undecided transactions of others refuse is in doubt, too, if
+/// it was sent before.
+pub(crate) fn is_in_doubt(told: &Result<Epoch>) -> bool {
+    matches!(told, Err(Error::InDoubt { .. }))
 }
 
 /// The epoch that a commit answered with.

@@ -89,7 +89,8 @@ pub enum Error {
         /// The epoch that the conflicting access had.
         after: Epoch,
     },
-    /// An undecided transaction stands in the way; repeat after it is decided.
+    /// An undecided transaction stands in the way; repeat after it is decided. As the answer to a commit: it may be done, and
+    /// only the same commit, sent again, tells.
     InDoubt {
         /// The transaction.
         tx: TxId,

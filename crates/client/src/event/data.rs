@@ -17,7 +17,7 @@ use dolmen_codec::verb::{
     Verb,
 };
 use dolmen_codec::{Answer, Ask};
-use dolmen_types::{Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, QueryFlags, Result, TxId};
+use dolmen_types::{Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, QueryFlags, RequestId, Result, TxId};
 use smallvec::SmallVec;
 
 /// What a punch over several targets waits for.
@@ -27,8 +27,8 @@ enum PunchStage {
     Begin,
     /// A dkey at this epoch, in this shard.
     Look(Epoch, u16),
-    /// The end of its commit.
-    Commit,
+    /// The end of its commit, at this epoch.
+    Commit(Epoch, RequestId),
 }
 
 impl Object {
@@ -126,20 +126,24 @@ impl Object {
         Ok(())
     }
 
-    /// Asks for an epoch, looks at it for what the condition wants, and commits at it; in turns, until no conflict is met.
+    /// Asks for an epoch, looks at it for what the condition wants, and commits at it; in turns, until no conflict is met. A commit
+    /// whose outcome is not told is asked for again.
     fn punch_step(&self, cond: Cond) -> Step {
         let (object, mut conflicts, mut stage) = (self.clone(), Conflicts::default(), PunchStage::Begin);
+        let mut doubts = Conflicts::default();
         Box::new(move |answer| {
             let core = object.container().core();
+            let commit = |epoch, stage: &mut PunchStage| {
+                let id = core.mutation_id();
+                *stage = PunchStage::Commit(epoch, id);
+                object.punch_at(epoch, id).map(Then::Ask)
+            };
             let read = || match (answer?, stage) {
                 (Answer::Pool(PoolReply::Epoch(epoch)), PunchStage::Begin) if cond.has(Cond::PUNCH) => {
                     stage = PunchStage::Look(epoch, 0);
                     object.look_for_any(epoch, &Anchor::default()).map(Then::Ask)
                 }
-                (Answer::Pool(PoolReply::Epoch(epoch)), PunchStage::Begin) => {
-                    stage = PunchStage::Commit;
-                    object.punch_at(epoch).map(Then::Ask)
-                }
+                (Answer::Pool(PoolReply::Epoch(epoch)), PunchStage::Begin) => commit(epoch, &mut stage),
                 (
                     Answer::Target(Reply::Listed(Listed::Keys(keys), mut next)),
                     PunchStage::Look(epoch, shard),
@@ -147,8 +151,7 @@ impl Object {
                     next.shard = shard;
                     listing::go_on(&object, &mut next)?;
                     if !keys.is_empty() {
-                        stage = PunchStage::Commit;
-                        return object.punch_at(epoch).map(Then::Ask);
+                        return commit(epoch, &mut stage);
                     }
                     if next.is_eof() {
                         return Err(Error::NotFound);
@@ -156,21 +159,28 @@ impl Object {
                     stage = PunchStage::Look(epoch, next.shard);
                     object.look_for_any(epoch, &next).map(Then::Ask)
                 }
-                (Answer::Pool(PoolReply::Epoch(epoch)), PunchStage::Commit) => {
+                (Answer::Pool(PoolReply::Epoch(epoch)), PunchStage::Commit(..)) => {
                     Ok(Then::Done(Ok(Output::Written(epoch))))
                 }
                 _ => Err(unexpected()),
             };
-            match read() {
-                Ok(then) => then,
-                Err(Error::TxRestart { .. } | Error::InDoubt { .. } | Error::EpochGone { .. })
+            let error = match read() {
+                Ok(then) => return then,
+                Err(error) => error,
+            };
+            match (error, stage) {
+                (Error::InDoubt { .. }, PunchStage::Commit(epoch, id)) if doubts.may_ask_again(core) => {
+                    object.punch_at(epoch, id).map_or_else(|error| Then::Done(Err(error)), Then::Ask)
+                }
+                (error @ Error::InDoubt { .. }, PunchStage::Commit(..)) => Then::Done(Err(error)),
+                (Error::TxRestart { .. } | Error::InDoubt { .. } | Error::EpochGone { .. }, _)
                     if conflicts.may_try_again(core) =>
                 {
-                    stage = PunchStage::Begin;
+                    (stage, doubts) = (PunchStage::Begin, Conflicts::default());
                     let (id, map_version) = (core.read_id(), core.map().version);
                     Then::Ask(Next { id, map_version, ask: Ask::Pool(PoolVerb::TxBegin) })
                 }
-                Err(error) => Then::Done(Err(error)),
+                (error, _) => Then::Done(Err(error)),
             }
         })
     }
@@ -183,7 +193,7 @@ impl Object {
     }
 
     /// The commit of a transaction that removes the object and nothing else.
-    fn punch_at(&self, epoch: Epoch) -> Result<Next> {
+    fn punch_at(&self, epoch: Epoch, id: RequestId) -> Result<Next> {
         let core = self.container().core();
         let map = core.map();
         let punch = Punch { oid: self.oid(), scope: PunchScope::Object, cond: Cond::NONE };
@@ -191,7 +201,7 @@ impl Object {
         let tx = TxId { client: core.client(), begin: epoch };
         let commit = TxCommit { cont: self.container().no(), tx, epoch, parts };
         let ask = Ask::Pool(PoolVerb::TxCommit(commit));
-        Ok(Next { id: core.mutation_id(), map_version: map.version, ask })
+        Ok(Next { id, map_version: map.version, ask })
     }
 
     /// Launches [`Object::punch_dkey`].

@@ -41,6 +41,7 @@ mod on_model {
     mod batches;
     mod common;
     mod conts;
+    mod doubts;
     mod events;
     mod kvs;
     mod objects;
@@ -78,6 +79,7 @@ mod on_engine {
     mod batches;
     mod common;
     mod conts;
+    mod doubts;
     mod events;
     mod kvs;
     mod objects;

@@ -3,9 +3,19 @@
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
 use dolmen_env::SimClock;
-use dolmen_types::{Error, Head, Result};
+use dolmen_types::{Error, Head, Result, TxId};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+
+/// How long who decides a transaction is waited for before it is said to be in doubt.
+const DECISION_NS: u64 = 200_000_000;
+
+/// What becomes of commits whose outcome is not told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    Done,
+    Lost,
+}
 
 pub(crate) struct Watched {
     inner: Arc<dyn Transport>,
@@ -19,6 +29,7 @@ struct State {
     map_version: u32,
     faults: VecDeque<Error>,
     lost_answers: u32,
+    doubts: Option<(Doubt, u32)>,
     heads: Vec<Head>,
     /// Outcomes that never reached the pool.
     refused: Vec<(QueueId, Outcome)>,
@@ -37,6 +48,11 @@ impl Watched {
     /// The next answers get lost after the request was carried out.
     pub(crate) fn lose_answers(&self, count: u32) {
         self.state.lock().unwrap().lost_answers = count;
+    }
+
+    /// So many commits from now on are answered with a doubt of their own.
+    pub(crate) fn doubt_commits(&self, what: Doubt, count: u32) {
+        self.state.lock().unwrap().doubts = Some((what, count));
     }
 
     /// The pool's map changes.
@@ -61,8 +77,31 @@ impl Watched {
     }
 }
 
+impl Watched {
+    /// A commit that was asked for, if its outcome is not to be told.
+    fn doubt(&self, ask: &Ask<'_>) -> Option<(Doubt, TxId)> {
+        let Ask::Pool(PoolVerb::TxCommit(commit)) = ask else { return None };
+        let mut state = self.state.lock().unwrap();
+        let (what, left) = state.doubts.as_mut()?;
+        *left = left.checked_sub(1)?;
+        self.clock.advance(DECISION_NS);
+        Some((*what, commit.tx))
+    }
+
+    fn leave_in_doubt(&self, request: Request<'_>, what: Doubt, tx: TxId) -> Outcome {
+        let (token, in_doubt) = (request.token, Error::InDoubt { tx });
+        match what {
+            Doubt::Done => Outcome { token, result: Err(in_doubt), buf: self.inner.call(request).buf },
+            Doubt::Lost => request.refused(in_doubt),
+        }
+    }
+}
+
 impl Transport for Watched {
     fn call(&self, request: Request<'_>) -> Outcome {
+        if let Some((what, tx)) = self.doubt(&request.ask) {
+            return self.leave_in_doubt(request, what, tx);
+        }
         if let Some(error) = self.refusal(&request) {
             return request.refused(error);
         }
@@ -88,6 +127,11 @@ impl Transport for Watched {
     }
 
     fn submit(&self, queue: QueueId, request: Request<'static>) {
+        if let Some((what, tx)) = self.doubt(&request.ask) {
+            let outcome = self.leave_in_doubt(request, what, tx);
+            self.state.lock().unwrap().refused.push((queue, outcome));
+            return;
+        }
         match self.refusal(&request) {
             Some(error) => self.state.lock().unwrap().refused.push((queue, request.refused(error))),
             None => self.inner.submit(queue, request),
