@@ -272,7 +272,7 @@ fn device(args: &Mount, dir: &Path, is_read_only: bool) -> Outcome<KernelDevice>
     let turn = std::fs::File::open(dir).ok();
     let _taken = turn.as_ref().map(std::fs::File::lock);
     refuse_mounted(args, dir)?;
-    KernelDevice::mount(&request).map_err(|error| of_mount(&error, args))
+    KernelDevice::mount(&request).map_err(|error| of_mount(&error))
 }
 
 /// What the mount says of itself that the kernel has no words for.
@@ -307,14 +307,12 @@ fn reachable(args: &Mount, pool: &Pool, view: &Container) -> Outcome<String> {
     let address = named.to_str().and_then(|text| text.rsplit_once('/')).map(|(system, _)| system);
     let system = match address {
         Some(address) if place::addresses(address)?.is_some() => Some(match address.strip_prefix("unix:") {
-            Some(socket) => {
-                std::path::absolute(socket).ok().map(|socket| format!("unix:{}", socket.display()))
-            }
+            Some(socket) => at_socket(Path::new(socket)),
             None => Some(address.to_owned()),
         }),
         _ => Some(pool.dir().canonicalize().ok().and_then(|dir| {
             let socket = dir.parent()?.join("dolmen.sock");
-            socket.exists().then(|| format!("unix:{}", socket.display()))
+            socket.exists().then(|| at_socket(&socket)).flatten()
         })),
     };
     let system = system.flatten().filter(|_| pool.local().is_none() && args.snapshot.is_none());
@@ -322,6 +320,12 @@ fn reachable(args: &Mount, pool: &Pool, view: &Container) -> Outcome<String> {
     let uuid = pool.pool.query().doing(|| doing(args))?.map.pool;
     let access = if args.read_only { "r" } else { "rw" };
     Ok(format!("system {system}\npool {uuid}\ncont {}\naccess {access}\n", view.uuid()))
+}
+
+/// A socket as others find it: a link to it may lie where they may not look.
+fn at_socket(socket: &Path) -> Option<String> {
+    let socket = socket.canonicalize().or_else(|_gone| std::path::absolute(socket)).ok()?;
+    Some(format!("unix:{}", socket.display()))
 }
 
 /// What `df` shows.
@@ -333,11 +337,22 @@ fn source(args: &Mount) -> String {
     }
 }
 
-fn of_mount(error: &dolmen_env::Error, args: &Mount) -> Failure {
+fn of_mount(error: &dolmen_env::Error) -> Failure {
     match error {
-        dolmen_env::Error::NotFound { name } if name == "fusermount3" => {
+        dolmen_env::Error::NotFound { name } if name == HELPER && is_root() => {
+            let failure = Failure::new(Exit::Refused, "root may not mount here");
+            failure.hint(NOT_PERMITTED)
+        }
+        dolmen_env::Error::NotFound { name } if name == HELPER => {
             let failure = Failure::new(Exit::Missing, "there is no program fusermount3");
             failure.hint("install the package fuse3, or run it as root")
+        }
+        dolmen_env::Error::Io { op: dolmen_env::Op::Run, name, .. } if name == HELPER => {
+            let failure = Failure::new(Exit::Refused, error.to_string());
+            failure.hint("see that users may run it: its package fuse3 makes it root's, with mode 4755")
+        }
+        dolmen_env::Error::Declined { said, .. } => {
+            Failure::new(Exit::Refused, error.to_string()).hint(when_declined(said))
         }
         dolmen_env::Error::NotFound { name } if name == "/dev/fuse" => no_device(),
         dolmen_env::Error::Io { name, errno: Errno::NXIO | Errno::NODEV, .. } if name == "/dev/fuse" => {
@@ -347,13 +362,12 @@ fn of_mount(error: &dolmen_env::Error, args: &Mount) -> Failure {
             Failure::new(Exit::InUse, "the directory is in use").hint("see with `fuser -v` who uses it")
         }
         dolmen_env::Error::Io { name, errno: Errno::PERM | Errno::ACCESS, .. } => {
-            let (why, hint) = if name == "/dev/fuse" {
-                ("you may not use /dev/fuse", "its administrator lets users in with `chmod 666 /dev/fuse`")
-            } else if args.allow_other && !users_may_let_in_others() {
-                let why = "users may not let in others on this system";
-                (why, "have the line user_allow_other put into /etc/fuse.conf, or leave out --allow-other")
-            } else {
-                ("the system does not permit it", "see that the directory is yours to write")
+            let (why, hint) = match &**name {
+                "/dev/fuse" => (
+                    "you may not use /dev/fuse",
+                    "its administrator lets users in with `chmod 666 /dev/fuse`",
+                ),
+                _ => ("the system does not permit it", NOT_PERMITTED),
             };
             Failure::new(Exit::Refused, why).hint(hint)
         }
@@ -361,11 +375,39 @@ fn of_mount(error: &dolmen_env::Error, args: &Mount) -> Failure {
     }
 }
 
-/// Whether the system's administrator lets users let in others.
-fn users_may_let_in_others() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    let is_said = |text: String| text.lines().any(|line| line.trim() == "user_allow_other");
-    is_root || std::fs::read_to_string("/etc/fuse.conf").is_ok_and(is_said)
+/// The program that mounts for users.
+const HELPER: &str = "fusermount3";
+
+/// What lets somebody mount whom the system does not permit that.
+const NOT_PERMITTED: &str = "see that fusermount3 is root's, with mode 4755 (its package fuse3 makes it so); in a container, give that \
+                             the right to mount (--cap-add SYS_ADMIN)";
+
+/// What helps against what `fusermount3` has said: it speaks English everywhere.
+fn when_declined(said: &str) -> String {
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if has(&["user_allow_other"]) {
+        "have the line user_allow_other put into /etc/fuse.conf, or leave out --allow-other".to_owned()
+    } else if has(&["username", "user name"]) {
+        let uid = rustix::process::getuid().as_raw();
+        format!(
+            "it asks for the name of user {uid}: add a line for him to /etc/passwd, or have root mount it"
+        )
+    } else if has(&["too many FUSE filesystems"]) {
+        "take another one away (`findmnt -t fuse.dolmen` lists them), or have mount_max raised in /etc/fuse.conf"
+            .to_owned()
+    } else if has(&["/etc/fuse.conf", "unknown parameter", "unknown option"]) {
+        "have /etc/fuse.conf corrected: `man fusermount3` says what it may have".to_owned()
+    } else if has(&["mounting over"]) {
+        "choose a directory of another file system, such as one in your home".to_owned()
+    } else if has(&["write access", "not owned", "mountpoint", "mount point"]) {
+        "see that the directory is yours to write".to_owned()
+    } else {
+        NOT_PERMITTED.to_owned()
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 fn no_device() -> Failure {
@@ -568,6 +610,14 @@ fn of_unmount(error: &dolmen_env::Error, args: &Unmount) -> Failure {
             failure.hint(
                 "--lazy takes it away when they are done; a mount fails by itself when its process is killed",
             )
+        }
+        dolmen_env::Error::Io { op: dolmen_env::Op::Run, .. } | dolmen_env::Error::Declined { .. } => {
+            let failure = Failure::new(Exit::Refused, error.to_string());
+            failure.hint("see that fusermount3 is root's, with mode 4755, or have root take it away")
+        }
+        dolmen_env::Error::NotFound { name } if name == HELPER => {
+            let failure = Failure::new(Exit::Missing, "there is no program fusermount3");
+            failure.hint("install the package fuse3, or have root take it away")
         }
         dolmen_env::Error::Io { errno: Errno::PERM | Errno::ACCESS, .. } => {
             Failure::new(Exit::Refused, "it is another user's").hint("its user takes it away, or root")

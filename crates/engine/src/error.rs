@@ -15,6 +15,7 @@ pub(crate) fn disk_error(target: TargetNo, error: &dolmen_env::Error) -> Error {
         | dolmen_env::Error::Owned { .. }
         | dolmen_env::Error::BadName { .. }
         | dolmen_env::Error::Setting { .. }
+        | dolmen_env::Error::Declined { .. }
         | dolmen_env::Error::NotOpen { .. }
         | dolmen_env::Error::Busy { .. }
         | dolmen_env::Error::OutOfRange { .. }

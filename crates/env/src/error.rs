@@ -149,6 +149,13 @@ pub enum Error {
         /// The system's error number.
         errno: Errno,
     },
+    /// A program that does for users what they may not do by themselves has refused it.
+    Declined {
+        /// Which program.
+        program: &'static str,
+        /// What it has said, in one line; empty for nothing.
+        said: String,
+    },
     /// A setting of the user means nothing.
     Setting {
         /// Which, and where it stands.
@@ -236,6 +243,10 @@ impl fmt::Display for Error {
             }
             // What has no place in a file has no offset.
             Self::Io { op, name, errno, .. } => write!(f, "{op} of {name} failed: {errno}"),
+            Self::Declined { program, said } if said.is_empty() => {
+                write!(f, "{program} has failed without a word")
+            }
+            Self::Declined { program, said } => write!(f, "{program} says: {said}"),
             Self::Setting { name, value, wanted } => {
                 write!(f, "{name} is {value:?}, and has to be {wanted}")
             }

@@ -28,6 +28,9 @@ pub const MOUNT_TYPE: &str = "fuse.dolmen";
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
 
+/// So much of what the helper says is told: it is a line, or a few with what is wrong in its settings.
+const SAID_BYTES_MAX: usize = 1024;
+
 /// What is to be mounted, and where.
 #[derive(Clone, Debug)]
 pub struct MountRequest {
@@ -71,7 +74,8 @@ impl KernelDevice {
     /// Mounts; the kernel's first request waits on the device then.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for `/dev/fuse` or `fusermount3`; [`Error::Io`] with the system's number.
+    /// [`Error::NotFound`] for `/dev/fuse` or `fusermount3`; [`Error::Declined`] with what that has said; [`Error::Io`] with the
+    /// system's number.
     pub fn mount(request: &MountRequest) -> Result<Self> {
         if rustix::process::geteuid().is_root() {
             match Self::mount_as_root(request) {
@@ -139,18 +143,19 @@ impl KernelDevice {
             .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn();
         drop(theirs);
-        let mut child = child.map_err(|error| Error::from_std(Op::Run, HELPER, &error))?;
+        let of_helper = |error| Error::from_std(Op::Run, HELPER, &error);
+        let child = child.map_err(of_helper)?;
         let sent = receive_descriptor(&ours);
-        let ended = child.wait().map_err(|error| Error::from_std(Op::Run, HELPER, &error))?;
+        let ended = child.wait_with_output().map_err(of_helper)?;
         match sent.map_err(failed)? {
-            Some(fd) if ended.success() => {
+            Some(fd) if ended.status.success() => {
                 fcntl_setfd(&fd, FdFlags::CLOEXEC).map_err(failed)?;
                 Ok(Self { fd: Arc::new(fd) })
             }
-            _ => Err(failed(Errno::PERM)),
+            _ => Err(declined(&ended.stderr)),
         }
     }
 
@@ -188,6 +193,14 @@ impl KernelDevice {
     }
 }
 
+/// What the helper has refused, in its own words: its lines without its name before each.
+fn declined(stderr: &[u8]) -> Error {
+    let text = String::from_utf8_lossy(&stderr[..stderr.len().min(SAID_BYTES_MAX)]);
+    let named = |line: &'_ str| line.trim().trim_start_matches(HELPER).trim_start_matches(": ").to_owned();
+    let lines: Vec<String> = text.lines().map(named).filter(|line| !line.is_empty()).collect();
+    Error::Declined { program: HELPER, said: lines.join("; ") }
+}
+
 /// One descriptor over a Unix socket; `None` if the other end was closed before it sent one.
 fn receive_descriptor(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
     let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -220,10 +233,14 @@ pub enum InUse {
     Failed,
 }
 
+/// How the helper ends what it says of a mount that is in use: in the language of no country.
+const BUSY: &str = "Device or resource busy";
+
 /// Takes a mount away.
 ///
 /// # Errors
-/// [`Error::Io`] with `BUSY` if somebody uses it, and with `PERM` if only root may do so; [`Error::NotFound`] for `fusermount3`.
+/// [`Error::Io`] with `BUSY` if somebody uses it, and with `PERM` if only root may do so; [`Error::NotFound`] for `fusermount3`;
+/// [`Error::Declined`] with what that has said.
 pub fn unmount(dir: &Path, in_use: InUse) -> Result<()> {
     let failed = |errno| Error::from_errno(Op::Unmount, &dir.display().to_string(), 0, errno);
     let flags = match in_use {
@@ -241,14 +258,17 @@ pub fn unmount(dir: &Path, in_use: InUse) -> Result<()> {
     let ended = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
+        .stderr(Stdio::piped())
+        .output()
         .map_err(|error| Error::from_std(Op::Run, HELPER, &error))?;
-    match mounted_at(dir)?.filter(|_| !ended.success()) {
+    match mounted_at(dir)?.filter(|_| !ended.status.success()) {
         None => Ok(()),
         // The helper takes away only what is its user's.
         Some(there) if there.user != Some(rustix::process::getuid().as_raw()) => Err(failed(Errno::PERM)),
-        Some(_) => Err(failed(Errno::BUSY)),
+        Some(_) => match declined(&ended.stderr) {
+            Error::Declined { said, .. } if said.ends_with(BUSY) => Err(failed(Errno::BUSY)),
+            other => Err(other),
+        },
     }
 }
 

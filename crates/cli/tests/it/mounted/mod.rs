@@ -7,6 +7,7 @@
 //!
 //! Where nothing can be mounted that is said, and is an error if mounts are required ([`untested`]).
 
+mod about;
 mod bad_input;
 mod caching;
 mod databases;

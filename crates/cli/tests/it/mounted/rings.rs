@@ -1,5 +1,6 @@
 //! Requests over `io_uring`, where the kernel offers it to mounts: what holds over the device holds there.
 
+use super::about::said_of_itself;
 use super::script::Script;
 use super::stuck;
 use super::{Mounted, Running, has, random, shell, wait_until};
@@ -59,10 +60,7 @@ impl Drop for Offered {
 
 /// How the kernel's requests come, as the mount tells.
 pub(super) fn way(mounted: &Mounted, dir: &str) -> String {
-    let mut about = [0; 4096];
-    let len = rustix::fs::getxattr(mounted.place.path(dir), "user.dolmen.mount", &mut about).unwrap();
-    let about = String::from_utf8_lossy(&about[..len]).into_owned();
-    about.lines().find_map(|line| line.strip_prefix("requests ")).unwrap_or_default().to_owned()
+    said_of_itself(&mounted.place, dir, "requests ").unwrap_or_default()
 }
 
 #[test]

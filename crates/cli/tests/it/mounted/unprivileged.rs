@@ -201,3 +201,50 @@ fn what_a_user_may_not_do_is_told_with_a_remedy() {
     }
     assert!(view.sh(USER, "./dolmen check sys/p").1.contains("clean"));
 }
+
+#[test]
+fn what_fusermount3_says_is_told_with_a_remedy() {
+    let Some(view) = View::new("declined", "mount_max = 1\n") else { return };
+    // Somebody of whom no line of /etc/passwd tells.
+    assert_eq!(view.sh(ROOT, "mkdir -p o/mnt bin; chown -R 4711 o; cp $(command -v fusermount3) bin").0, 0);
+    let pool = "./dolmen pool create o/p --targets 1 --log-segment 1M --bulk-segment 1M";
+    assert_eq!(view.sh(OTHER, &format!("{pool} || {pool} --volatile")).0, 0);
+    assert_eq!(view.sh(OTHER, "./dolmen cont create o/p c").0, 0);
+    let line = view.fails(OTHER, 8, "./dolmen mount o/p c o/mnt --log o/log");
+    assert!(line.contains("fusermount3 says: could not determine username"), "{line}");
+    assert!(line.contains("the name of user 4711: add a line for him to /etc/passwd"), "{line}");
+    // One that is not set-user-id, and one that is no program.
+    let line = view.fails(USER, 8, &format!("PATH=/mnt/place/bin {MOUNT}"));
+    assert!(line.contains("fusermount3 says: mount failed: Operation not permitted"), "{line}");
+    assert!(line.contains("root's, with mode 4755") && line.contains("--cap-add SYS_ADMIN"), "{line}");
+    assert_eq!(view.sh(ROOT, "chmod 644 bin/fusermount3").0, 0);
+    let line = view.fails(USER, 8, &format!("PATH=/mnt/place/bin {MOUNT}"));
+    assert!(line.contains("fusermount3 failed: Permission denied") && line.contains("mode 4755"), "{line}");
+    // Root that may not mount, as in a container.
+    let bare =
+        "setpriv --inh-caps=-sys_admin --bounding-set=-sys_admin -- ./dolmen mount sys/p c mnt --log log";
+    let line = view.fails(ROOT, 8, bare);
+    assert!(line.contains("Operation not permitted") && line.contains("--cap-add SYS_ADMIN"), "{line}");
+    let line = view.fails(ROOT, 8, &bare.replace("./dolmen", "env PATH=/nowhere ./dolmen"));
+    assert!(line.contains("root may not mount here") && line.contains("--cap-add SYS_ADMIN"), "{line}");
+    // As many mounts as users may have, and settings that are none.
+    assert_eq!(view.sh(USER, MOUNT).0, 0);
+    assert_eq!(
+        view.sh(USER, "mkdir more; ./dolmen pool create q --targets 1 --volatile; ./dolmen cont create q c")
+            .0,
+        0
+    );
+    let line = view.fails(USER, 8, "./dolmen mount q c more --log log");
+    assert!(
+        line.contains("too many FUSE filesystems mounted") && line.contains("have mount_max raised"),
+        "{line}"
+    );
+    // What it is taken away by is told in the same way.
+    let line = view.fails(USER, 8, "PATH=/mnt/place/bin ./dolmen unmount mnt");
+    assert!(line.contains("mode 4755, or have root take it away"), "{line}");
+    let line = view.fails(USER, 3, "PATH=/nowhere ./dolmen unmount mnt");
+    assert!(line.contains("install the package fuse3, or have root take it away"), "{line}");
+    let line = view.fails(USER, 5, "cd mnt; ../dolmen unmount ../mnt");
+    assert!(line.contains("somebody uses it"), "{line}");
+    assert_eq!(view.sh(USER, UNMOUNT).0, 0);
+}
