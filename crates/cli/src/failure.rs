@@ -411,6 +411,33 @@ impl From<StoreError> for Failure {
     }
 }
 
+/// What to name in place of a directory that is no pool.
+fn which_pool(dir: &Path) -> String {
+    // What cannot be listed has none to be named.
+    let pools = |dir: &Path| dolmen_local::list(dir).unwrap_or_else(|_unlisted| Vec::new());
+    let word = crate::path::word;
+    match &pools(dir)[..] {
+        [] => {}
+        [only] => return format!("it holds one: name that, {}", word(&dir.join(&only.name))),
+        [first, ..] => {
+            let (first, dir) = (word(&dir.join(&first.name)), word(dir));
+            return format!(
+                "it holds several: name one, such as {first}; `dolmen pool list {dir}` lists them"
+            );
+        }
+    }
+    match dir.parent().filter(|above| !pools(above_or_here(above)).is_empty()).map(above_or_here) {
+        Some(above) => {
+            format!("make one with `dolmen pool create`, or see `dolmen pool list {}`", word(above))
+        }
+        None => "make one with `dolmen pool create`".to_owned(),
+    }
+}
+
+fn above_or_here(above: &Path) -> &Path {
+    if above.as_os_str().is_empty() { Path::new(".") } else { above }
+}
+
 /// What to do at a limit.
 const WHEN_LIMITED: &str =
     "remove something, or have the limit raised; `dolmen cont quota POOL CONT` shows who uses what";
@@ -470,8 +497,9 @@ impl From<dolmen_local::Error> for Failure {
         match error {
             Error::Device(error) => error.into(),
             Error::Store(error) => error.into(),
-            Error::Record { fault: RecordFault::Missing, .. } => Self::new(Exit::Missing, why)
-                .hint("make one with `dolmen pool create`, or see `dolmen pool list`"),
+            Error::Record { fault: RecordFault::Missing, ref dir } => {
+                Self::new(Exit::Missing, why).hint(which_pool(dir))
+            }
             Error::Record { fault: RecordFault::TooNew { .. }, .. } => Self::new(Exit::Other, why),
             Error::Record { fault: RecordFault::Foreign, .. } => Self::new(Exit::Damaged, why)
                 .hint("put back the directory for bulk data that belongs to this pool"),

@@ -11,7 +11,7 @@ use dolmen_client::{Container, Options, Pool, Snapshot};
 use dolmen_codec::pool::ContName;
 use dolmen_codec::wire::{PoolAccess, PoolName, SystemReply, SystemVerb};
 use dolmen_dfs::{Dfs, MountOptions};
-use dolmen_env::{Address, Clock, RealClock};
+use dolmen_env::{Address, Clock, DirLock, RealClock};
 use dolmen_local::{LocalPool, OpenOptions, PoolEntry, Upkeep};
 use dolmen_net::client::{Link, LinkOptions, Remote, reach};
 use dolmen_types::{Credentials, Epoch, Head, Label, Uuid};
@@ -226,10 +226,18 @@ fn open_in(arg: &PoolArg, options: OpenOptions, lasts: Option<Duration>) -> Outc
     open_here(arg, &options, lasts)
 }
 
+/// Refuses the directory of a system in place of a pool's, also where a daemon has it.
+fn refuse_system(dir: &Path) -> Outcome<()> {
+    let is_system = !dolmen_local::is_pool(dir) && dir.join(reach::SOCKET_NAME).symlink_metadata().is_ok();
+    let fault = dolmen_local::RecordFault::Missing;
+    if is_system { Err(dolmen_local::Error::Record { dir: dir.to_owned(), fault }.into()) } else { Ok(()) }
+}
+
 /// Opens a pool in this process, unless it is another's already.
 fn open_here(arg: &PoolArg, options: &OpenOptions, lasts: Option<Duration>) -> Outcome<Session> {
     let dir = pool_directory(&arg.pool)?;
     let doing = || format!("open pool {}", shown_outside(&dir));
+    refuse_system(&dir).doing(doing)?;
     let failed = |error| of_open(&dir, options.read_only, error).by_file_in(&dir);
     let opened = match dolmen_local::open(&dir, options) {
         Err(error) if error.owner_pid().is_some() || matches!(error, dolmen_local::Error::Spread { .. }) => {
@@ -348,8 +356,11 @@ impl Served {
     fn open(self, dir: PathBuf, read_only: bool) -> Outcome<Session> {
         let access = if read_only { PoolAccess::ReadOnly } else { PoolAccess::ReadWrite };
         let head = head()?;
-        let remote = reach::pool(&self.link, &head, self.name, access)
-            .map_err(|error| of_served(Failure::from(error).by_file_in(&dir), &dir))?;
+        let remote = reach::pool(&self.link, &head, self.name, access).map_err(|error| {
+            let is_busy = error == dolmen_types::Error::Busy;
+            let failure = of_served(Failure::from(error).by_file_in(&dir), &dir);
+            if is_busy { of_busy(failure, &dir) } else { failure }
+        })?;
         let options = Options::like(&head)?;
         if self.lasts {
             let remote = Arc::new(remote);
@@ -359,6 +370,48 @@ impl Served {
         let pool = Pool::connect_with(Arc::new(Patient::new(remote, shown_outside(&dir))), options)?;
         Ok(Session { pool, local: None, remote: None, dir })
     }
+}
+
+/// Why a daemon cannot have a pool; if a process of this machine has it by itself, with which, and how it ends.
+pub(crate) fn of_busy(failure: Failure, named: &Path) -> Failure {
+    let by_address = named.to_str().and_then(|text| text.strip_prefix("unix:")?.rsplit_once('/'));
+    let dir = match by_address {
+        None => Some(named.to_owned()),
+        Some((socket, pool)) => {
+            Path::new(socket).parent().and_then(|system| pool_directory(&system.join(pool)).ok())
+        }
+    };
+    let Some((dir, pid)) = dir.and_then(|dir| Some((dir.clone(), holder(&dir)?))) else { return failure };
+    let why = format!("process {pid} has {} by itself, and the daemon cannot", shown_outside(&dir));
+    failure.because(why).hint(ends(pid))
+}
+
+/// The process that has a pool's directory by itself, and not through the daemon that serves the directory above it.
+pub(crate) fn holder(dir: &Path) -> Option<u32> {
+    let daemon = dir.canonicalize().ok()?.parent().and_then(DirLock::owner);
+    DirLock::owner(dir).filter(|pid| Some(*pid) != daemon)
+}
+
+/// What ends a process that has a pool by itself.
+pub(crate) fn ends(pid: u32) -> String {
+    match crate::mount::shown_by(pid) {
+        Some(dir) => {
+            let dir = word(&dir);
+            format!("it shows the files in {dir}: `dolmen unmount {dir}` ends it")
+        }
+        None => "stop it, or try again when it has ended".to_owned(),
+    }
+}
+
+/// The directory of the system around a pool's directory, as a user writes it; `None` if `dir` is none of a pool.
+pub(crate) fn system_of_pool(dir: &Path) -> Option<PathBuf> {
+    let named = dir.parent().filter(|_| dir.file_name().is_some() && !dir.is_symlink());
+    let system = match named {
+        Some(above) if above.as_os_str().is_empty() => PathBuf::from("."),
+        Some(above) => above.to_owned(),
+        None => dir.canonicalize().ok()?.parent()?.to_owned(),
+    };
+    dolmen_local::is_pool(dir).then_some(system)
 }
 
 /// Why a daemon does not open a pool; by an address, with what names those that it has.

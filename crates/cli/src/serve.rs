@@ -3,7 +3,7 @@
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::interrupt;
 use crate::output::Answer;
-use crate::path::shown_outside;
+use crate::path::{shown_outside, word};
 use crate::place;
 use core::time::Duration;
 use dolmen_daemon::{Daemon, Roster, Settings};
@@ -94,7 +94,9 @@ pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
     let doing = || format!("serve {}", shown_outside(&settings.dir));
     // Before anything is written there.
     settings.check_dir().map_err(|error| of_daemon(&error)).doing(doing)?;
+    refuse_pool(&settings.dir).doing(doing)?;
     refuse_other_engine(&settings).doing(doing)?;
+    tell_held(&settings.dir);
     if args.detach {
         let answer = detach(&settings, starting.is_some());
         // Until there is a daemon, or none.
@@ -309,6 +311,27 @@ fn join_system(settings: &mut Settings, file: &Path) -> Outcome<Option<PathBuf>>
     }
     (settings.name, settings.engines) = (roster.name, roster.engines);
     Ok(roster.certs)
+}
+
+/// Refuses the directory of a pool: a daemon serves the one around it.
+fn refuse_pool(dir: &Path) -> Outcome<()> {
+    let Some(system) = place::system_of_pool(dir) else { return Ok(()) };
+    let why = "it is the directory of one pool, and a daemon serves the one around that, with all its pools";
+    Err(Failure::new(Exit::Usage, why).hint(format!("name {} in its place", word(&system))))
+}
+
+/// Says which pools nobody gets from this daemon yet, since processes have them by themselves, and how these end.
+fn tell_held(dir: &Path) {
+    // What cannot be listed is told to whoever asks for it.
+    let Ok(pools) = dolmen_local::list(dir) else { return };
+    for pool in pools {
+        if let Some(pid) = place::holder(&dir.join(&pool.name)) {
+            let (called, ends) = (called(&pool), place::ends(pid));
+            dolmen_env::say(&format!(
+                "dolmen serve: nobody gets {called} from here while process {pid} has it by itself; {ends}"
+            ));
+        }
+    }
 }
 
 /// Refuses to serve what is another engine's, or with a list that is not that of the pools that are there: no client would find

@@ -187,7 +187,10 @@ fn open(link: &Link, name: &str, access: PoolAccess) -> Outcome<Opened> {
             error @ dolmen_types::Error::Exists => Failure::from(error)
                 .because("several pools of the system have this name, or one is a copy of the other")
                 .hint("`dolmen pool list` of its directory shows them: move one elsewhere"),
-            error => by_file(link, name, access::refused(error.into(), name, None, 'r')),
+            error => {
+                let is_busy = error == dolmen_types::Error::Busy;
+                by_file(link, name, access::refused(error.into(), name, None, 'r'), is_busy)
+            }
         })
         .doing(doing)?;
     let options = Options::like(&head).doing(doing)?;
@@ -196,13 +199,16 @@ fn open(link: &Link, name: &str, access: PoolAccess) -> Outcome<Opened> {
     Ok(Opened { pool, info })
 }
 
-/// Names the file that keeps an engine of this machine from opening a pool, if one does.
-fn by_file(link: &Link, name: &str, failure: Failure) -> Failure {
+/// Names the file that keeps an engine of this machine from opening a pool, or the process that has it, if one does.
+fn by_file(link: &Link, name: &str, failure: Failure, is_busy: bool) -> Failure {
     let Ok(engines) = dmg::engines(link, &[link.rank()]) else { return failure };
     let sockets = engines.iter().flat_map(|engine| &engine.addresses);
     let systems = sockets.filter_map(|address| Path::new(address.strip_prefix("unix:")?).parent());
     let pools = systems.filter_map(|system| place::pool_directory(&system.join(name)).ok());
-    pools.fold(failure, |failure, dir| failure.by_file_in(&dir))
+    pools.fold(failure, |failure, dir| {
+        let failure = failure.by_file_in(&dir);
+        if is_busy { place::of_busy(failure, &dir) } else { failure }
+    })
 }
 
 /// What of a pool is told.

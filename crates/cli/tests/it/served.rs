@@ -72,6 +72,80 @@ fn commands_on_a_served_pool_go_through_its_daemon() {
 }
 
 #[test]
+fn the_directory_of_a_pool_is_not_served_and_a_system_is_no_pool() {
+    let place = Place::new("served-pool");
+    std::fs::create_dir(place.path("my sys")).unwrap();
+    place.pool(&["my sys/p", "--targets", "1"]);
+    for more in [&[][..], &["--detach"]] {
+        let line = place.fails(2, &[&["serve", "my sys/p"], more].concat());
+        assert!(
+            line.contains("it is the directory of one pool") && line.contains("name 'my sys' in its"),
+            "{line}"
+        );
+    }
+    assert!(!place.path("my sys/p/dolmen.log").exists(), "nothing is left in it");
+    place.pool(&["q", "--targets", "1"]);
+    let line = place.fails(2, &["serve", "q"]);
+    assert!(line.contains("name . in its place"), "{line}");
+    let line = place.fails(3, &["cont", "list", "my sys"]);
+    assert!(line.contains("is not a pool; it holds one: name that, 'my sys/p'"), "{line}");
+    place.pool(&["my sys/q", "--targets", "1"]);
+    std::fs::create_dir(place.path("mnt")).unwrap();
+    let mount = ["mount", "my sys", "c", "mnt", "--log", "log"];
+    let line = place.fails(3, &mount);
+    assert!(
+        line.contains("it holds several: name one") && line.contains("`dolmen pool list 'my sys'`"),
+        "{line}"
+    );
+    std::fs::create_dir(place.path("my sys/none")).unwrap();
+    let line = place.fails(3, &["cont", "list", "my sys/none"]);
+    assert!(line.contains("or see `dolmen pool list 'my sys'`"), "{line}");
+    assert!(place.ok(&["pool", "list", "my sys"]).contains('q'));
+    // Who serves the system has its directory, which keeps nobody from anything.
+    let daemon = Daemon::start_in(&place, "my sys", &[]);
+    for asks in [&["cont", "list", "my sys"][..], &mount] {
+        let line = place.fails(3, asks);
+        assert!(line.contains("my sys is not a pool; it holds several: name one"), "{line}");
+    }
+    daemon.end();
+}
+
+#[test]
+fn who_has_a_pool_by_himself_is_told_to_whoever_asks_a_daemon_for_it() {
+    let place = Place::new("served-held");
+    place.pool_with_files();
+    let mut put = place.command(&["fs", "put", "p", "c", "-", "/f"]);
+    let mut put = put.stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = put.stdin.take().unwrap();
+    // It reads, so that it has the pool.
+    std::io::Write::write_all(&mut input, &crate::common::bytes(4 << 20, 1)).unwrap();
+    let pid = put.id();
+    let told = place.run(&["serve", ".", "--detach"]);
+    assert_eq!(told.code(), 0, "{told:?}");
+    let note = format!("while process {pid} has it by itself; stop it, or try again when it has ended");
+    assert!(told.stderr().contains(&note), "{told:?}");
+    assert!(std::fs::read_to_string(place.path("dolmen.log")).unwrap().contains(&note));
+    let system = format!("unix:{}", place.path("dolmen.sock").display());
+    for asks in [
+        &["fs", "ls", "p", "c"][..],
+        &["fs", "ls", &format!("{system}/p"), "c"],
+        &["dmg", "-G", &system, "pool", "query", "p"],
+        &["daos", "-G", &system, "cont", "list", "p"],
+    ] {
+        let line = place.fails(5, asks);
+        let why = format!("process {pid} has ");
+        assert!(
+            line.contains(&why) && line.contains("by itself, and the daemon cannot; stop it, or"),
+            "{line}"
+        );
+    }
+    drop(input);
+    assert!(put.wait().unwrap().success());
+    assert!(place.ok(&["fs", "ls", "p", "c"]).contains('f'));
+    place.ok(&["stop", "."]);
+}
+
+#[test]
 fn a_copy_beside_its_pool_is_told_and_is_not_taken_for_it() {
     let place = Place::new("served-copy");
     place.pool_with_files();

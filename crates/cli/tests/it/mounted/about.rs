@@ -1,6 +1,6 @@
 //! What a mount says of itself.
 
-use super::{Mount, can_mount};
+use super::{Mount, Mounted, can_mount};
 use crate::common::Place;
 use crate::served::Daemon;
 use std::fs;
@@ -11,6 +11,23 @@ pub(super) fn said_of_itself(place: &Place, dir: &str, word: &str) -> Option<Str
     let len = rustix::fs::getxattr(place.path(dir), "user.dolmen.mount", &mut about).unwrap();
     let about = String::from_utf8_lossy(&about[..len]).into_owned();
     about.lines().find_map(|line| line.strip_prefix(word)).map(str::to_owned)
+}
+
+#[test]
+fn a_daemon_beside_a_mount_in_process_says_how_that_ends() {
+    let Some(mounted) = Mounted::alone("beside", &[]) else { return };
+    let daemon = Daemon::start_in(&mounted.place, "sys", &[]);
+    let dir = mounted.place.path("mnt").canonicalize().unwrap();
+    let remedy = format!("`dolmen unmount {}` ends it", dir.display());
+    for asks in [&["fs", "ls", "sys/p", "c"][..], &["mount", "sys/p", "c", "other"]] {
+        fs::create_dir_all(mounted.place.path("other")).unwrap();
+        let line = mounted.place.fails(5, asks);
+        let pid = mounted.mounts[0].child.id();
+        assert!(line.contains(&format!("process {pid} has ")) && line.contains(&remedy), "{line}");
+    }
+    super::unmounted(&mounted.place, "mnt");
+    assert_eq!(mounted.place.ok(&["fs", "ls", "sys/p", "c"]), "");
+    daemon.end();
 }
 
 #[test]
