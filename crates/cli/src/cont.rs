@@ -76,7 +76,7 @@ pub(crate) struct Create {
     /// What the container holds [default: posix]
     #[arg(long = "type", value_enum, ignore_case = true)]
     layout: Option<Layout>,
-    /// What an acknowledged write survives [default: power]; with process an fsync is no barrier against the loss of power
+    /// What an acknowledged write survives [default: power]; with process an fsync waits until all before it survives the loss of power
     #[arg(long, value_enum)]
     durability: Option<Survives>,
     /// Its UUID; drawn if not given

@@ -8,6 +8,7 @@ use crate::later::Unawaited;
 use crate::object::Object;
 use crate::oids::Oids;
 use crate::pool::{attr_by, attr_names_by, done, done_by};
+use crate::together::side_by_side;
 use crate::tx::Tx;
 use crate::walk::{ChangeWalk, ObjectWalk};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -18,11 +19,11 @@ use dolmen_codec::pool::{
     ContHandle, ContInfo, FilesAsk, FilesReply, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose,
 };
 use dolmen_codec::quota::{Limits, Report};
-use dolmen_codec::verb::ReadAt;
+use dolmen_codec::verb::{ReadAt, Reply, Verb};
 use dolmen_codec::{Answer, Ask, Request, Way, now};
 use dolmen_types::{
-    ContNo, Epoch, Error, Invalid, Label, ObjectClass, ObjectType, Oid, PropId, PropValue, Props, Result,
-    Uuid,
+    ContNo, Durability, Epoch, Error, Invalid, Label, ObjectClass, ObjectType, Oid, PropId, PropValue, Props,
+    Result, TargetNo, Uuid,
 };
 use std::sync::Arc;
 
@@ -180,6 +181,33 @@ impl Container {
     #[must_use]
     pub fn opened_props(&self) -> &Props {
         &self.shared.handle.props
+    }
+
+    /// What a write to it has survived when it is answered.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        match self.opened_props().get(&PropId::CO_DURABILITY) {
+            Some(PropValue::Number(number)) => Durability::from_number(*number).unwrap_or(Durability::Power),
+            _ => Durability::Power,
+        }
+    }
+
+    /// Has everything that was answered before survive the loss of power, on all targets of the pool: names lie elsewhere than what they
+    /// name. With [`Durability::Power`] it has already. All targets are asked at once.
+    ///
+    /// # Errors
+    /// `NoHandle` if this one has ended; those of the transport and of the targets: then nothing is known of what one of them has.
+    pub fn flush(&self) -> Result<()> {
+        self.check_handle()?;
+        let (core, no) = (self.core(), self.no());
+        let targets = (0..core.map().target_count).map(async |target| {
+            let make = |_| Ok(Ask::Target(TargetNo(target), no, Verb::Flush));
+            match core.ask_target_by(Way::Later, core.read_id(), make).await? {
+                Reply::Done => Ok(()),
+                _ => Err(unexpected()),
+            }
+        });
+        self.together(side_by_side(targets)).into_iter().collect()
     }
 
     /// Everything about it, usage over all targets included.

@@ -496,11 +496,31 @@ impl File {
         Ok(sum)
     }
 
-    /// Records the time of the last change; the data is stored already.
+    /// Records the time of the last change, and has all that was answered before survive the loss of power, names as well, as
+    /// fsync(2). Where the container has that already when it answers, no more is asked.
     ///
     /// # Errors
     /// Those of the store.
     pub fn sync(&self) -> Result<()> {
+        // What cannot be recorded keeps nothing else from lasting.
+        let recorded = self.record_times();
+        self.flush()?;
+        recorded
+    }
+
+    /// As [`Dfs::flush`](crate::Dfs::flush).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn flush(&self) -> Result<()> {
+        self.mount().flush()
+    }
+
+    /// Records the time of the last change; the data is stored already.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn record_times(&self) -> Result<()> {
         self.mount().record_times(&self.node)
     }
 
@@ -509,7 +529,7 @@ impl File {
     /// # Errors
     /// Those of the store, from recording the time of the last change.
     pub fn close(self) -> Result<()> {
-        if self.node.is_removed() { Ok(()) } else { self.sync() }
+        if self.node.is_removed() { Ok(()) } else { self.record_times() }
     }
 }
 

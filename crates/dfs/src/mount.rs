@@ -18,7 +18,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_client::quota::Report;
 use dolmen_client::{At, Container, Error as StoreError, NewValue, Payload, UpdateIod};
 use dolmen_env::{Clock, RealClock};
-use dolmen_types::{Cond, Epoch, Invalid, Key, ObjectClass, ObjectType, Oid, PropId, PropValue, Props};
+use dolmen_types::{
+    Cond, Durability, Epoch, Invalid, Key, ObjectClass, ObjectType, Oid, PropId, PropValue, Props,
+};
 use std::sync::Arc;
 
 /// Container property `LAYOUT_TYPE` of a container with names.
@@ -389,6 +391,15 @@ impl Dfs {
         mount.nodes.live().iter().try_for_each(|node| mount.record_times(node))
     }
 
+    /// Has all that was answered before survive the loss of power, as syncfs(2). Where the container has that already when it answers,
+    /// and in a mount that changes nothing, nobody is asked.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn flush(&self) -> Result<()> {
+        self.session.mount.flush()
+    }
+
     /// Space and entries, as statvfs(3).
     ///
     /// # Errors
@@ -503,6 +514,14 @@ fn read_superblock(container: &Container) -> Result<(Oid, Superblock)> {
 }
 
 impl Mount {
+    /// Has all that was answered before survive the loss of power.
+    pub(crate) fn flush(&self) -> Result<()> {
+        match self.container.durability() {
+            Durability::Process if !self.read_only => Ok(self.container.flush()?),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }

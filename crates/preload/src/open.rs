@@ -149,7 +149,9 @@ impl Open {
     /// Writes there, or to the end if the file was opened so.
     pub(crate) fn write(&self, at: Option<i64>, data: &[u8]) -> Result<isize, i32> {
         self.may_write()?;
-        let appends = self.flags() & libc::O_APPEND != 0;
+        let flags = self.flags();
+        // A part of `O_SYNC`.
+        let (appends, lasts) = (flags & libc::O_APPEND != 0, flags & libc::O_DSYNC != 0);
         let write = |offset: u64| -> Result<u64, i32> {
             if data.is_empty() {
                 return Ok(offset);
@@ -157,7 +159,8 @@ impl Open {
             self.is_changed.store(true, Ordering::Relaxed);
             let written = if appends { self.file.append(data) } else { self.file.write_at(offset, data) };
             self.mount.note_change(self.ino);
-            written.map_err(|error| number(&self.file, &error))
+            let stays = |end| if lasts { self.file.flush().map(|()| end) } else { Ok(end) };
+            written.and_then(stays).map_err(|error| number(&self.file, &error))
         };
         match at {
             Some(at) => {
@@ -251,12 +254,21 @@ impl Open {
         done
     }
 
+    /// As [`Open::record`], and has all that was answered before survive the loss of power.
+    pub(crate) fn sync(&self) -> Result<c_int, i32> {
+        let recorded = self.record();
+        match self.file.sync() {
+            Ok(()) | Err(Error::Stale | Error::NotFound) => recorded,
+            Err(error) => Err(number(&self.file, &error)),
+        }
+    }
+
     /// Records when it was changed, so that whoever opens it now sees it. The data is stored already.
     pub(crate) fn record(&self) -> Result<c_int, i32> {
         if !self.is_changed.swap(false, Ordering::Relaxed) {
             return Ok(0);
         }
-        let recorded = self.file.sync();
+        let recorded = self.file.record_times();
         self.mount.note_change(self.ino);
         match recorded {
             // Somebody else has removed or moved it: there is nothing to record any more.

@@ -227,13 +227,14 @@ fn who_may_change_nothing_has_no_pool_alone() {
 }
 
 /// What a user is told who tries to do one thing after the other with a container; the last two change who may.
-fn attempts(cont: &Container, acl: &Acl) -> [Result<()>; 9] {
+fn attempts(cont: &Container, acl: &Acl) -> [Result<()>; 10] {
     let oid = cont.oid(ObjectType::MultiHashed, ObjectClass::S2, 7, 1).unwrap();
     let object = cont.object(oid).unwrap();
     let set = |id, value| cont.set_props(&Props::from([(id, value)]));
     [
         object.get(At::Latest, b"key", b"a", &mut IoBuf::default()).map(drop),
         object.put(At::Latest, b"key", b"a", b"by a stranger").map(drop),
+        cont.flush(),
         cont.create_snapshot(None).map(drop),
         cont.evict_others(dolmen_client::Whose::All),
         cont.props(&[PropId::CO_LAYOUT_TYPE]).map(drop),
@@ -249,16 +250,16 @@ fn each_right_on_a_container_allows_what_it_says_and_nothing_else() {
     let served = Served::start();
     let operator = Bystander::first(served.link(Way::Socket));
     allow(&operator.pool, &["A::4200042@:r"]);
-    // By attempt: read, write, snapshot, evict, get and set a property, get and set the list, give away. Then: destroy.
+    // By attempt: read, write, flush, snapshot, evict, get and set a property, get and set the list, give away. Then: destroy.
     for (letter, may) in [
-        ("r", [true, false, false, false, true, false, false, false, false]),
-        ("w", [false, true, true, false, false, false, false, false, false]),
-        ("d", [false, false, false, true, false, false, false, false, false]),
-        ("t", [false, false, false, false, true, false, false, false, false]),
-        ("T", [false, false, false, false, false, true, false, false, false]),
-        ("a", [false, false, false, false, true, false, true, false, false]),
-        ("A", [false, false, false, false, false, false, false, true, false]),
-        ("o", [false, false, false, false, false, false, false, false, true]),
+        ("r", [true, false, true, false, false, true, false, false, false, false]),
+        ("w", [false, true, true, true, false, false, false, false, false, false]),
+        ("d", [false, false, false, false, true, false, false, false, false, false]),
+        ("t", [false, false, false, false, false, true, false, false, false, false]),
+        ("T", [false, false, false, false, false, false, true, false, false, false]),
+        ("a", [false, false, false, false, false, true, false, true, false, false]),
+        ("A", [false, false, false, false, false, false, false, false, true, false]),
+        ("o", [false, false, false, false, false, false, false, false, false, true]),
     ] {
         make(&operator.pool, letter).unwrap();
         let acl = list(&[&format!("A::4200042@:{letter}")]);
@@ -381,7 +382,7 @@ fn nothing_is_asked_of_a_container_that_was_not_opened() {
     let pool = connect(&link, cred, PoolAccess::ReadOnly).unwrap();
     let cont = open(&pool, CONT).unwrap();
     let told = attempts(&cont, &list(&["A::4200042@:rw"])).map(|told| told.is_ok());
-    let read_only = [true, false, false, false, true, false, false, false, false];
+    let read_only = [true, false, true, false, false, true, false, false, false, false];
     assert_eq!(told, read_only, "a connection for reading writes nothing");
     // Another clone asks after the handle was closed: the engine says so.
     let object = cont.object(operator.object.oid()).unwrap();

@@ -9,6 +9,7 @@ use dolmen_env::{Clock, RealClock};
 const GET_ATTR: u32 = 3;
 const OPEN_DIR: u32 = 27;
 const UNLINK: u32 = 10;
+const LINK: u32 = 13;
 const RELEASE: u32 = 18;
 const CREATE: u32 = 35;
 const FALLOCATE: u32 = 43;
@@ -54,6 +55,25 @@ fn whatever_changes_contents_takes_set_user_id_whoever_has_set_it_when() {
     set();
     assert_eq!(guest.write(roots, handle, b"").map(drop), Ok(()));
     assert_eq!(left(), 0o6777, "nothing was written");
+}
+
+#[test]
+fn nobody_gives_a_file_of_another_a_name_who_may_not_read_and_write_it() {
+    let Some(shared) = Shared::new() else { return };
+    let dfs = mounted(&shared);
+    let guest = shared.guest();
+    let (tmp, roots) = in_tmp(&guest, "roots");
+    let all = guest.lookup(ROOT, "all").unwrap();
+    let link = |node: u64, name: &str| guest.ask(LINK, tmp, &[longs(&[node]), text(name)].concat()).map(drop);
+    assert_eq!(link(all, "a"), Err(EPERM), "he may read it alone");
+    assert_eq!(link(roots, "b"), Ok(()));
+    dfs.set_attrs("tmp/roots", &SetAttrs { mode: Some(0o4666), ..SetAttrs::KEEP }, Follow::Yes).unwrap();
+    assert_eq!(link(roots, "c"), Err(EPERM), "it lends the rights of its owner");
+    guest.create(tmp, "own").unwrap();
+    let own = guest.lookup(tmp, "own").unwrap();
+    assert_eq!(link(own, "d"), Ok(()));
+    assert_eq!(dfs.stat("all").unwrap().links, 1);
+    assert_eq!(dfs.stat("tmp/roots").unwrap().links, 2);
 }
 
 #[test]

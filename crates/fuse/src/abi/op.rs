@@ -116,6 +116,8 @@ pub struct WriteHow {
     pub appends: bool,
     /// Who writes may not keep the rights that the file gives to who runs it.
     pub strips_rights: bool,
+    /// It is to survive the loss of power when it is answered (`O_DSYNC`, `O_SYNC`).
+    pub lasts: bool,
 }
 
 /// A range of an open file.

@@ -256,12 +256,15 @@ fn write<'a>(fields: &mut Fields<'a>) -> Part<Op<'a>> {
     const FROM_CACHE: u32 = 1;
     const KILL_SUIDGID: u32 = 4;
     const O_APPEND: u32 = 0o2000;
+    // A part of `O_SYNC`.
+    const O_DSYNC: u32 = 0o10000;
     let Range { handle, offset, len } = fields.range()?;
     let (write_flags, _owner, flags, _) = (fields.u32()?, fields.u64()?, fields.u32()?, fields.u32()?);
     let appends = flags & O_APPEND != 0 && write_flags & FROM_CACHE == 0;
     let strips_rights = write_flags & KILL_SUIDGID != 0;
     let len = usize::try_from(len).map_err(|_too_long| Missing::Bytes)?;
-    Ok(Op::Write { handle, offset, data: fields.take(len)?, how: WriteHow { appends, strips_rights } })
+    let how = WriteHow { appends, strips_rights, lasts: flags & O_DSYNC != 0 };
+    Ok(Op::Write { handle, offset, data: fields.take(len)?, how })
 }
 
 fn release<'a>(fields: &mut Fields<'_>) -> Part<Op<'a>> {
@@ -369,11 +372,16 @@ mod tests {
             own.extend_from_slice(b"xy");
             message(code::WRITE, &own)
         };
-        for (write_flags, flags, appends) in
-            [(0, 0o2001, true), (1, 0o2001, false), (0, 1, false), (4, 1, false)]
-        {
+        for (write_flags, flags, appends, lasts) in [
+            (0, 0o2001, true, false),
+            (1, 0o2001, false, false),
+            (0, 1, false, false),
+            (4, 1, false, false),
+            (0, 0o10001, false, true),
+            (0, 0o4_010_001, false, true),
+        ] {
             let bytes = own(write_flags, flags);
-            let how = WriteHow { appends, strips_rights: write_flags == 4 };
+            let how = WriteHow { appends, strips_rights: write_flags == 4, lasts };
             let op = Op::Write { handle: 3, offset: 5, data: b"xy", how };
             assert_eq!(Request::parse(&bytes).unwrap().op, op);
         }

@@ -151,6 +151,9 @@ impl Fs {
             self.done(open.file.strip_rights())?;
         }
         self.done(if how.appends { open.file.append(data) } else { open.file.write_at(offset, data) })?;
+        if how.lasts {
+            self.done(self.dfs.flush())?;
+        }
         let len = u32::try_from(data.len()).map_err(|_too_long| number::EINVAL)?;
         reply.out.u32(len).u32(0);
         Ok(())
@@ -162,12 +165,16 @@ impl Fs {
         if !open.is_changed.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        self.record_all(handle)
+        self.recorded(open.file.record_times())
     }
 
-    /// Records all times of the file, of accesses as well.
-    pub(super) fn record_all(&self, handle: u64) -> Done {
-        match self.handles.file(handle)?.file.sync() {
+    /// Records all times of the file, of accesses as well, and has all that was answered before survive the loss of power.
+    pub(super) fn sync_file(&self, handle: u64) -> Done {
+        self.recorded(self.handles.file(handle)?.file.sync())
+    }
+
+    fn recorded(&self, recorded: dolmen_dfs::Result<()>) -> Done {
+        match recorded {
             // Somebody else has removed or moved it: there is nothing to record any more.
             Err(dolmen_dfs::Error::Stale | dolmen_dfs::Error::NotFound) => Ok(()),
             other => self.done(other),

@@ -163,12 +163,12 @@ impl Fs {
         self.table.len()
     }
 
-    /// Records what waits to be recorded.
+    /// Records what waits to be recorded, and has all that was answered before survive the loss of power.
     ///
     /// # Errors
     /// Those of the store.
     pub fn sync(&self) -> dolmen_dfs::Result<()> {
-        if self.dfs.is_read_only() { Ok(()) } else { self.dfs.sync() }
+        if self.dfs.is_read_only() { Ok(()) } else { self.dfs.sync().and_then(|()| self.dfs.flush()) }
     }
 
     /// Tells something once.
@@ -425,7 +425,7 @@ impl Fs {
                 let ended = self.end_locks(*handle, LockFamily::Range, *owner);
                 self.record(*handle).and(ended)
             }
-            Op::FSync { handle } => self.record_all(*handle),
+            Op::FSync { handle } => self.sync_file(*handle),
             Op::Release { handle, whole_owner } => {
                 let ended = whole_owner.map(|owner| self.end_locks(*handle, LockFamily::Whole, owner));
                 self.close(*handle);
@@ -443,8 +443,8 @@ impl Fs {
                 let room_bytes = (*room_bytes).min(DATA_BYTES_MAX) as usize;
                 self.readdir(*handle, *offset, room_bytes, *with_attrs, reply)
             }
-            // Names are stored when the operation that makes them returns.
-            Op::FSyncDir => Ok(()),
+            // Names are stored when the operation that makes them returns, and last as long as the container says.
+            Op::FSyncDir => self.done(self.dfs.flush()),
             Op::SyncFs => self.done(self.sync()),
             _ => Err(errno::ENOSYS),
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod driven;
+mod lasting;
 
 use dolmen_env::Rng;
 use std::path::Path;

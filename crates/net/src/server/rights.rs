@@ -63,7 +63,9 @@ fn of_target(cont: ContNo, verb: &Verb<'_>) -> Need {
         }
         Verb::Cont(ContVerb::Usage) => Need::Cont(cont, perm::READ | perm::GET_PROP, 0),
         Verb::Space | Verb::Latest => Need::Pool(perm::READ),
-        Verb::Flush | Verb::Checkpoint => Need::Pool(perm::WRITE),
+        // Who has only read may want to know that it stays.
+        Verb::Flush => Need::Cont(cont, perm::READ | perm::WRITE, 0),
+        Verb::Checkpoint => Need::Pool(perm::WRITE),
         // What goes over everybody's data; and steps of transactions and changes of containers, which are the service's.
         Verb::Scrub
         | Verb::Check

@@ -39,8 +39,8 @@ data! {
     lseek64(by: off_t, whence: c_int) -> off_t: Seek, |open| open.seek(by, whence);
     ftruncate(len: off_t) -> c_int: Other, |open| open.set_len(len);
     ftruncate64(len: off_t) -> c_int: Other, |open| open.set_len(len);
-    fsync() -> c_int: Other, |open| open.record();
-    fdatasync() -> c_int: Other, |open| open.record();
+    fsync() -> c_int: Other, |open| open.sync();
+    fdatasync() -> c_int: Other, |open| open.sync();
     isatty() -> c_int: Other, |_open| { crate::guard::set_errno(libc::ENOTTY); Ok(0) };
 }
 

@@ -68,6 +68,40 @@ fn appends_of_two_mounts_are_whole_and_all_there() {
 }
 
 #[test]
+fn appends_of_two_mounts_are_whole_up_to_a_mib_less_a_page_wherever_their_bytes_are() {
+    const EACH: usize = 4;
+    const PAGE: usize = 4096;
+    let Some(mut mounted) = Mounted::served("long-appends", &[]) else { return };
+    mounted.mount("mnt2", &[]);
+    for len in [128 << 10, (1 << 20) - PAGE] {
+        let name = format!("log{len}");
+        fs::write(mounted.path(&name), b"").unwrap();
+        dolmen_env::scope(|threads| {
+            for (dir, letter) in [("mnt", b'a'), ("mnt2", b'b')] {
+                let path = mounted.place.path(dir).join(&name);
+                threads.spawn(move || {
+                    let file = OpenOptions::new().append(true).open(path).unwrap();
+                    let room = vec![letter; len + PAGE];
+                    // From the last byte of a page on, so that it is in as many pages as it can be.
+                    let at = PAGE - 1 - room.as_ptr().addr() % PAGE;
+                    for _ in 0..EACH {
+                        let data = &room[at..at + len];
+                        assert_eq!(std::io::Write::write(&mut &file, data).unwrap(), len);
+                    }
+                });
+            }
+        });
+        for dir in ["mnt", "mnt2"] {
+            let all = fs::read(mounted.place.path(dir).join(&name)).unwrap();
+            assert_eq!(all.len(), 2 * EACH * len, "{dir}");
+            let whole = |append: &&[u8]| append.iter().all(|byte| *byte == append[0]);
+            assert_eq!(all.chunks(len).filter(whole).count(), 2 * EACH, "{dir}");
+        }
+    }
+    mounted.finish();
+}
+
+#[test]
 fn who_opens_a_file_sees_what_another_mount_has_closed() {
     let Some(mut mounted) = Mounted::served("close-to-open", &["--cache-timeout", "0"]) else { return };
     mounted.mount("mnt2", &["--cache-timeout", "0"]);

@@ -217,6 +217,24 @@ fn others_are_taken_for_who_has_mounted_by_way_of_an_engine_and_get_no_more_than
 }
 
 #[test]
+fn a_program_that_root_gives_away_by_way_of_an_engine_loses_its_rights() {
+    let Some(guests) = Guests::new("guests-given") else { return };
+    guests.fill();
+    guests.ok(ROOT, &format!("mkdir s; ./dolmen mount {POOL} c s --files --log slog"));
+    guests.ok(ROOT, "for dir in r s; do cd $dir; touch p$dir q$dir; chmod 6755 p$dir; chmod 6745 q$dir; chown 65534 p$dir q$dir; cd ..; done");
+    for dir in ["r", "s"] {
+        let shown = guests.ok(ROOT, &format!("stat -c %u:%a {dir}/p{dir} {dir}/q{dir}"));
+        assert_eq!(shown, "65534:755\n65534:2745\n", "{dir}");
+    }
+    guests.ok(USER, MOUNT);
+    guests.view.fails(USER, 1, "ln mnt/all mnt/tmp/another");
+    guests.ok(USER, "echo x > mnt/tmp/own && ln mnt/tmp/own mnt/tmp/another && rm mnt/tmp/own");
+    for (who, dir) in [(USER, "mnt"), (ROOT, "r"), (ROOT, "s")] {
+        assert_eq!(guests.view.sh(who, &UNMOUNT.replace("mnt", dir)).0, 0);
+    }
+}
+
+#[test]
 fn a_mount_by_way_of_an_engine_goes_on_with_the_next_one() {
     let Some(guests) = Guests::new("guests-restart") else { return };
     let view = &guests.view;

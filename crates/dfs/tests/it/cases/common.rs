@@ -4,7 +4,7 @@ use crate::watched::Watched;
 use dolmen_client::{At, ContName, Container, Options, Pool, Transport};
 use dolmen_dfs::{Dfs, File, FormatOptions, MountOptions, OpenOptions, Time, layout};
 use dolmen_env::{Clock, Rng, Secrets, SimClock};
-use dolmen_types::{Credentials, Epoch, IoBuf, Label, ObjectClass, Oid, Recx};
+use dolmen_types::{Credentials, Durability, Epoch, IoBuf, Label, ObjectClass, Oid, PropId, PropValue, Recx};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -110,6 +110,17 @@ impl World {
 
 /// A new container in a pool.
 pub(crate) fn container_in(pool: Arc<dyn Transport>, clock: &Arc<dyn Clock>) -> Container {
+    container_with(pool, clock, Durability::Power)
+}
+
+/// The same, in which a write survives this when it is answered.
+pub(crate) fn container_with(
+    pool: Arc<dyn Transport>,
+    clock: &Arc<dyn Clock>,
+    durability: Durability,
+) -> Container {
+    let mut props = Dfs::container_props();
+    props.insert(PropId::CO_DURABILITY, PropValue::Number(durability as u64));
     let options = Options {
         cred: Credentials::default(),
         job: 0,
@@ -121,7 +132,7 @@ pub(crate) fn container_in(pool: Arc<dyn Transport>, clock: &Arc<dyn Clock>) -> 
     };
     let pool = Pool::connect_with(pool, options).unwrap();
     let label = Label::new("files").unwrap();
-    pool.create_container(Some(label.clone()), Dfs::container_props()).unwrap();
+    pool.create_container(Some(label.clone()), props).unwrap();
     pool.open_container(&ContName::Label(label)).unwrap()
 }
 

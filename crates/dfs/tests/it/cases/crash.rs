@@ -1,7 +1,7 @@
 //! Power cuts at every boundary of a scripted run: after each, the tree is as before or after the operation
 //! that was cut, never in between, and nothing is left behind once it is emptied.
 
-use super::common::{START_NS, container_in, read_all, remove_all};
+use super::common::{START_NS, container_with, read_all, remove_all};
 use super::model::{Body, Model, Rename};
 use crate::watched::Watched;
 use dolmen_client::{ContName, Container, Options, Pool};
@@ -11,7 +11,7 @@ use dolmen_dfs::{
 };
 use dolmen_env::sim::{CrashPlan, Fault, SimConfig, SimDisk, SimDrive, SimPower};
 use dolmen_env::{Clock, Rng, Secrets, SimClock};
-use dolmen_types::{Credentials, Label, ObjectClass, TargetNo};
+use dolmen_types::{Credentials, Durability, Label, ObjectClass, TargetNo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -231,6 +231,15 @@ fn mount(container: &Container, clock: &Arc<dyn Clock>, shared: bool) -> Dfs {
 
 /// A mounted file system on drives of one supply.
 pub(crate) fn build(power: &SimPower, clock: &Arc<dyn Clock>, shared: bool) -> (Vec<SimDrive>, Dfs) {
+    build_with(power, clock, (shared, Durability::Power))
+}
+
+/// The same, in a container in which a write survives this when it is answered.
+fn build_with(
+    power: &SimPower,
+    clock: &Arc<dyn Clock>,
+    (shared, durability): (bool, Durability),
+) -> (Vec<SimDrive>, Dfs) {
     let drives: Vec<_> = (0..TARGETS).map(|_| SimDrive::on_power(SimConfig::default(), power)).collect();
     let stores = (0..TARGETS).zip(&drives).map(|(no, drive)| {
         let id = u128::from(no);
@@ -242,7 +251,7 @@ pub(crate) fn build(power: &SimPower, clock: &Arc<dyn Clock>, shared: bool) -> (
     let pool = Watched::refusing(crate::pool_on(stores.collect(), clock, true), refuses);
     // Where several mounts share it.
     let pool = if shared { pool.and_keeping_locks() } else { pool };
-    let container = container_in(Arc::new(pool), clock);
+    let container = container_with(Arc::new(pool), clock, durability);
     let clock_of = Arc::clone(clock);
     let options = FormatOptions {
         chunk_bytes: 4096,
@@ -375,4 +384,50 @@ fn a_power_cut_leaves_a_move_of_what_another_mount_has_open_done_or_not() {
         }
         assert!(cut > 3, "{how:?}: only {cut} boundaries");
     }
+}
+
+/// What of `wanted` is not there as it was, after a power cut now.
+fn lost(drives: &[SimDrive], plan: CrashPlan, clock: &Arc<dyn Clock>, wanted: &Tree) -> Vec<String> {
+    let found = tree_of(&rebuild(drives, plan, clock));
+    wanted
+        .iter()
+        .filter(|(path, entry)| found.get(*path) != Some(entry))
+        .map(|(path, _)| path.clone())
+        .collect()
+}
+
+#[test]
+fn what_is_synchronised_survives_a_power_cut_where_writes_survive_the_process_alone() {
+    const PLANS: [CrashPlan; 4] = [CrashPlan::None, CrashPlan::Subset(7), CrashPlan::All, CrashPlan::Process];
+    let clock: Arc<dyn Clock> = Arc::new(SimClock::new(START_NS));
+    let (drives, fs) = build_with(&SimPower::new(), &clock, (false, Durability::Process));
+    fs.flush().unwrap();
+    let all_there = |tree: &Tree| {
+        for plan in PLANS {
+            assert_eq!(lost(&drives, plan, &clock, tree), [""; 0], "{plan:?}");
+        }
+    };
+    // Contents on both targets, and names of which each is on one of them.
+    fs.mkdir("/d", 0o755).unwrap();
+    let file = fs.open("/d/f", &OpenOptions::CREATE_NEW).unwrap();
+    file.write_at(0, &[7; 9000]).unwrap();
+    assert_eq!(lost(&drives, CrashPlan::None, &clock, &tree_of(&fs)), ["/d", "/d/f"]);
+    file.sync().unwrap();
+    all_there(&tree_of(&fs));
+    for number in 0..8 {
+        fs.rename("/d", &fs, format!("/{number}"), RenameMode::Replace).unwrap();
+        fs.mkdir("/d", 0o755).unwrap();
+        fs.rename(format!("/{number}/f"), &fs, "/d/f", RenameMode::Replace).unwrap();
+        file.append(&[number; 5000]).unwrap();
+        file.write_at(0, &[number; 10]).unwrap();
+        assert_ne!(lost(&drives, CrashPlan::None, &clock, &tree_of(&fs)), [""; 0]);
+        fs.flush().unwrap();
+        all_there(&tree_of(&fs));
+    }
+    // A close is no barrier.
+    file.append(b"more").unwrap();
+    let tree = tree_of(&fs);
+    file.close().unwrap();
+    assert_eq!(lost(&drives, CrashPlan::None, &clock, &tree), ["/d/f"]);
+    assert_eq!(lost(&drives, CrashPlan::Process, &clock, &tree), [""; 0]);
 }
