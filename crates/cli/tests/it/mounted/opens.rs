@@ -7,7 +7,7 @@ use crate::served::Daemon;
 use core::sync::atomic::{AtomicBool, Ordering};
 use nix::sys::signal::Signal;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Makes the file that it is given, and for each line reads, writes and looks at it without its name, and says what it has found.
@@ -168,25 +168,33 @@ fn a_mount_that_stands_still_loses_no_file_that_is_open() {
 #[test]
 fn a_name_that_two_mounts_replace_again_and_again_is_opened_in_a_third() {
     const OPENS: usize = 1500;
-    for cache in ["off", "metadata"] {
+    for (cache, is_open_elsewhere) in [("off", false), ("off", true), ("metadata", false)] {
         let args = ["--cache", cache];
-        let Some(mut mounted) = Mounted::served(&format!("opens-replaced-{cache}"), &args) else { return };
+        let name = format!("opens-replaced-{cache}-{is_open_elsewhere}");
+        let Some(mut mounted) = Mounted::served(&name, &args) else { return };
         mounted.mount("mnt2", &args);
         mounted.mount("mnt3", &args);
         let [here, there, third] = ["mnt", "mnt2", "mnt3"].map(|dir| mounted.place.path(dir));
         fs::write(here.join("f"), b"dolmen").unwrap();
         let is_over = AtomicBool::new(false);
         let failed: Vec<io::Error> = dolmen_env::scope(|threads| {
-            for (dir, own) in [(&here, "one"), (&there, "two")] {
-                let (own, name, is_over) = (dir.join(own), dir.join("f"), &is_over);
+            for (dir, other, own) in [(&here, &there, "one"), (&there, &here, "two")] {
+                // What one mount has open, and another moves, has its record beside its name.
+                let mover = if is_open_elsewhere { other } else { dir };
+                let (made, moved, name, is_over) =
+                    (dir.join(own), mover.join(own), mover.join("f"), &is_over);
                 threads.spawn(move || {
                     while !is_over.load(Ordering::Relaxed) {
-                        fs::write(&own, b"dolmen").unwrap();
-                        fs::rename(&own, &name).unwrap();
+                        let mut file = fs::File::create(&made).unwrap();
+                        file.write_all(b"dolmen").unwrap();
+                        let kept = Some(file).filter(|_| is_open_elsewhere);
+                        fs::rename(&moved, &name).unwrap();
+                        drop(kept);
                     }
                 });
             }
-            let read = |_| match fs::read(third.join("f")) {
+            let looked_at = || fs::metadata(third.join("f")).and_then(|_| fs::read(third.join("f")));
+            let read = |_| match looked_at() {
                 Ok(read) if read == b"dolmen" => None,
                 Ok(read) => Some(io::Error::other(format!("{read:?}"))),
                 Err(error) => Some(error),
