@@ -46,7 +46,7 @@ impl Ask<'_> {
         }
     }
 
-    /// Whether it may change what a pool holds; what only reads does so also where nothing may be written.
+    /// Whether it may change what a pool holds; what only reads, or waits until what is there lasts, does so also where nothing may be written.
     #[must_use]
     pub fn changes(&self) -> bool {
         match self {
@@ -60,6 +60,7 @@ impl Ask<'_> {
                     | Verb::Unconcluded
                     | Verb::Latest
                     | Verb::Space
+                    | Verb::Flush
                     | Verb::Scrub
                     | Verb::Check
             ),
