@@ -433,7 +433,9 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
     let name = place::cont_name(&args.cont.cont)?;
     let doing = || format!("destroy container {} in {}", args.cont.cont, shown_outside(session.dir()));
     match session.pool.destroy_container(&name, args.force) {
-        Err(Error::NotFound | Error::NoContainer) => return Err(place::no_container()).doing(doing),
+        Err(Error::NotFound | Error::NoContainer) => {
+            return Err(place::no_container(&args.cont.pool.pool)).doing(doing);
+        }
         destroyed => destroyed.map_err(|error| Failure::of_destroy(error, args.force)).doing(doing)?,
     }
     session.close()?;

@@ -412,7 +412,7 @@ impl From<StoreError> for Failure {
 }
 
 /// What to name in place of a directory that is no pool.
-fn which_pool(dir: &Path) -> String {
+pub(crate) fn which_pool(dir: &Path) -> String {
     // What cannot be listed has none to be named.
     let pools = |dir: &Path| dolmen_local::list(dir).unwrap_or_else(|_unlisted| Vec::new());
     let word = crate::path::word;
@@ -480,10 +480,10 @@ fn hint_of_invalid(what: Invalid) -> Option<&'static str> {
     let is_compat = crate::compat::called().is_some();
     match what {
         Invalid::Label => Some("a label has 1 to 127 of the characters A-Z a-z 0-9 . _ : -"),
-        Invalid::Property if is_compat => Some("`daos cont get-prop` shows those that there are"),
-        Invalid::Property => Some("`dolmen cont get-prop` shows those that there are"),
+        Invalid::Property if is_compat => Some("`daos cont get-prop POOL CONT` shows those that there are"),
+        Invalid::Property => Some("`dolmen cont get-prop POOL CONT` shows those that there are"),
         Invalid::ObjectId => Some(
-            "give it as `dolmen obj list` prints it; classes with more than one copy are not available yet",
+            "give it as `dolmen obj list POOL CONT` prints it; classes with more than one copy are not available yet",
         ),
         Invalid::Epoch => Some("give an epoch in the past, as `snapshot list` prints it"),
         _ => None,

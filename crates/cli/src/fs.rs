@@ -8,7 +8,7 @@ mod stdin;
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::interrupt;
 use crate::output::{self, Answer, Reader, count, hex, human, pairs};
-use crate::path::{say, shown, shown_arg};
+use crate::path::{say, shown, shown_arg, word};
 use crate::place::{self, ContArg, Session};
 use clap::{Args, Subcommand};
 use core::sync::atomic::Ordering;
@@ -16,8 +16,9 @@ use dolmen_client::Container;
 use dolmen_dfs::tree::{self, Options};
 use dolmen_dfs::{Dfs, Error, FileKind, OpenOptions, RenameMode};
 use serde_json::{Value, json};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes read at once.
@@ -126,7 +127,7 @@ impl Mounted {
     fn read(arg: &ContArg, snapshot: Option<&str>) -> Outcome<Self> {
         let session = place::open_to_read(&arg.pool)?;
         let cont = session.container(&arg.cont)?;
-        let view = place::view(&cont, snapshot)?;
+        let view = place::view(&cont, arg, snapshot)?;
         let dfs = session.files(&view, &arg.cont, true)?;
         Ok(Self { dfs, cont, session })
     }
@@ -203,7 +204,7 @@ fn cat(args: &Cat, as_json: bool) -> Outcome<Answer> {
             }
             output::offer(block)
         };
-        match read_whole(&mounted.dfs, path.as_bytes(), &mut take)? {
+        match read_whole(&mounted.dfs, (&args.cont, path), &mut take)? {
             Ok(Reader::There) => files.push(content(path.as_bytes(), whole)),
             Ok(Reader::Gone) => break,
             Err(failure) => {
@@ -230,13 +231,14 @@ fn cat(args: &Cat, as_json: bool) -> Outcome<Answer> {
 /// Reads a file, block by block, as long as somebody takes them. Outside, why it ends the command; inside, why this file could not be read.
 fn read_whole(
     dfs: &Dfs,
-    path: &[u8],
+    (arg, path): (&ContArg, &OsStr),
     take: &mut dyn FnMut(&[u8]) -> Outcome<Reader>,
 ) -> Outcome<Outcome<Reader>> {
-    let file = match dfs.open(path, &OpenOptions::READ) {
+    let file = match dfs.open(path.as_bytes(), &OpenOptions::READ) {
         Err(Error::IsDirectory) => {
             let failure = Failure::new(Exit::Usage, "it is a directory");
-            return Ok(Err(failure.hint("see `dolmen fs ls`")));
+            let list = format!("dolmen fs ls {} {}", arg.words(), word(Path::new(path)));
+            return Ok(Err(failure.hint(format!("see `{list}`"))));
         }
         Err(error) => return Ok(Err(error.into())),
         Ok(file) => file,

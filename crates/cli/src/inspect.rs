@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let mut targets = target_directories(&dir).doing(doing)?;
     if targets.is_empty() {
         let failure = Failure::new(Exit::Missing, "there are no targets in it");
-        return Err(failure.hint("give a pool's directory; see `dolmen pool list`")).doing(doing);
+        return Err(failure.hint(crate::failure::which_pool(&dir))).doing(doing);
     }
     if let Some(wanted) = args.target {
         targets.retain(|(number, _)| *number == wanted);

@@ -244,7 +244,7 @@ fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
     let is_read_only = args.read_only || args.snapshot.is_some();
     let pool = place::open_to_last(&args.cont.pool, is_read_only, Duration::from_secs(args.deadline))?;
     let cont = pool.container(&args.cont.cont)?;
-    let view = place::view(&cont, args.snapshot.as_deref())?;
+    let view = place::view(&cont, &args.cont, args.snapshot.as_deref())?;
     let dfs = mounted(&view, args, &pool.mount_options(is_read_only));
     let dfs = dfs.map_err(|failure| files::hinted(failure, &cont))?;
     let caching = args.cache.caching();

@@ -65,7 +65,7 @@ pub(crate) fn known(oid: Oid) -> Outcome<()> {
     let failure =
         Failure::new(Exit::Usage, format!("{oid} is the id of no object: it has no known type and class"));
     let list = if crate::compat::called().is_some() { "daos cont list-objects" } else { "dolmen obj list" };
-    Err(failure.hint(format!("give it as `{list}` prints it")))
+    Err(failure.hint(format!("give it as `{list} POOL CONT` prints it")))
 }
 
 pub(crate) fn type_name(oid: Oid) -> String {
@@ -75,7 +75,7 @@ pub(crate) fn type_name(oid: Oid) -> String {
 fn list(args: &List) -> Outcome<Answer> {
     let session = place::open_to_read(&args.cont.pool)?;
     let cont = session.container(&args.cont.cont)?;
-    let view = place::view(&cont, args.snapshot.as_deref())?;
+    let view = place::view(&cont, &args.cont, args.snapshot.as_deref())?;
     let mut walk = view.objects(None);
     let mut oids: Vec<Oid> = Vec::new();
     loop {
@@ -101,13 +101,14 @@ fn list(args: &List) -> Outcome<Answer> {
 fn dump(args: &Dump) -> Outcome<Answer> {
     let session = place::open_to_read(&args.cont.pool)?;
     let cont = session.container(&args.cont.cont)?;
-    let view = place::view(&cont, args.snapshot.as_deref())?;
+    let view = place::view(&cont, &args.cont, args.snapshot.as_deref())?;
     let doing = || format!("dump object {}", args.oid);
     let (text, dkeys) = dump_object(&view, args.oid).doing(doing)?;
     drop((view, cont));
     session.close()?;
     if dkeys.is_empty() {
-        let failure = Failure::new(Exit::Missing, "it has no values").hint("see `dolmen obj list`");
+        let hint = format!("see `dolmen obj list {}`", args.cont.words());
+        let failure = Failure::new(Exit::Missing, "it has no values").hint(hint);
         return Err(failure).doing(doing);
     }
     let json = json!({

@@ -85,6 +85,13 @@ pub(crate) struct ContArg {
     pub(crate) cont: String,
 }
 
+impl ContArg {
+    /// Pool and container, as words of a command.
+    pub(crate) fn words(&self) -> String {
+        format!("{} {}", word(&self.pool.pool), word(Path::new(&self.cont)))
+    }
+}
+
 /// An open pool and its client.
 pub(crate) struct Session {
     pub(crate) pool: Pool,
@@ -252,7 +259,7 @@ fn open_here(arg: &PoolArg, options: &OpenOptions, lasts: Option<Duration>) -> O
             let may_be_served =
                 failure.exit == Exit::Refused || failure.exit == Exit::Missing && !dir.exists();
             let is_new_name = failure.exit == Exit::Missing && !dir.exists();
-            let failure = if is_new_name { failure.adding(&looked_for(&dir)) } else { failure };
+            let failure = if is_new_name { looked_for(failure, &dir) } else { failure };
             match Served::around(&dir, lasts).filter(|_| may_be_served) {
                 Some(system) => match system.open(dir.clone(), options.read_only) {
                     Err(other) if other.exit == Exit::Missing => Err(failure),
@@ -288,15 +295,16 @@ fn by_label(failure: Failure, dir: &Path) -> Failure {
     ))
 }
 
-/// Where a pool was looked for that is not a directory.
-fn looked_for(dir: &Path) -> String {
-    let (Some(system), Some(name)) = (dir.parent(), dir.file_name()) else { return String::new() };
+/// The same failure, with where a pool was looked for that is not a directory, and what lists those that are there.
+fn looked_for(failure: Failure, dir: &Path) -> Failure {
+    let (Some(system), Some(name)) = (dir.parent(), dir.file_name()) else { return failure };
     let system = if system.as_os_str().is_empty() { Path::new(".") } else { system };
     if !system.is_dir() {
-        return String::new();
+        return failure;
     }
+    let list = format!("see `dolmen pool list {}`", word(system));
     let (name, system) = (shown_outside(Path::new(name)), shown_outside(system));
-    format!(", and no pool in {system} has the label or UUID {name}")
+    failure.adding(&format!(", and no pool in {system} has the label or UUID {name}")).hint(list)
 }
 
 /// A pool behind a daemon.
@@ -570,7 +578,7 @@ impl Session {
         let doing = || format!("open container {name} in {}", shown_outside(&self.dir));
         match self.pool.open_container(&cont_name(name)?) {
             Err(dolmen_types::Error::NotFound | dolmen_types::Error::NoContainer) => {
-                Err(no_container()).doing(doing)
+                Err(no_container(&self.dir)).doing(doing)
             }
             Err(error) if self.local.is_none() => {
                 let pool =
@@ -593,9 +601,10 @@ impl Session {
     }
 }
 
-/// Why a container cannot be used that is not there.
-pub(crate) fn no_container() -> Failure {
-    Failure::new(Exit::Missing, "there is none of this name").hint("see `dolmen cont list`")
+/// Why a container of a pool cannot be used that is not there.
+pub(crate) fn no_container(pool: &Path) -> Failure {
+    let hint = format!("see `dolmen cont list {}`", word(pool));
+    Failure::new(Exit::Missing, "there is none of this name").hint(hint)
 }
 
 /// A container's name: a UUID if it reads as one.
@@ -617,7 +626,7 @@ pub(crate) fn label(text: &str) -> Outcome<Label> {
 }
 
 /// A snapshot by name, or any epoch by number.
-pub(crate) fn snapshot(cont: &Container, name: &str) -> Outcome<Snapshot> {
+pub(crate) fn snapshot(cont: &Container, arg: &ContArg, name: &str) -> Outcome<Snapshot> {
     let doing = || format!("find snapshot {name}");
     let snapshots = cont.snapshots().doing(doing)?;
     let epoch = parse_epoch(name);
@@ -627,15 +636,15 @@ pub(crate) fn snapshot(cont: &Container, name: &str) -> Outcome<Snapshot> {
         Some(snapshot) => Ok(snapshot.clone()),
         None => {
             let failure = Failure::new(Exit::Missing, "there is none of this name or epoch");
-            Err(failure.hint("see `dolmen cont snapshot list`")).doing(doing)
+            Err(failure.hint(format!("see `dolmen cont snapshot list {}`", arg.words()))).doing(doing)
         }
     }
 }
 
 /// The container as it is, or as it was at a snapshot.
-pub(crate) fn view(cont: &Container, named: Option<&str>) -> Outcome<Container> {
+pub(crate) fn view(cont: &Container, arg: &ContArg, named: Option<&str>) -> Outcome<Container> {
     match named {
-        Some(name) => Ok(cont.at(snapshot(cont, name)?.epoch)),
+        Some(name) => Ok(cont.at(snapshot(cont, arg, name)?.epoch)),
         None => Ok(cont.clone()),
     }
 }

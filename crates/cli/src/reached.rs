@@ -22,6 +22,11 @@ pub(crate) fn is_daemon() -> bool {
     REACHED.get().is_some()
 }
 
+/// The first address at which the system was reached, if that is known.
+pub(crate) fn first() -> Option<String> {
+    REACHED.get()?.first().map(ToString::to_string)
+}
+
 /// Where the system was reached, if that is known.
 pub(crate) fn shown() -> Option<String> {
     let all: Vec<String> = REACHED.get()?.iter().map(ToString::to_string).collect();

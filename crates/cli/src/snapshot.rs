@@ -128,9 +128,9 @@ fn show_diff(args: &Diff) -> Outcome<Answer> {
     let open = if args.to.is_some() { place::open_to_read } else { place::open };
     let session = open(&args.cont.pool)?;
     let cont = session.container(&args.cont.cont)?;
-    let from = place::snapshot(&cont, &args.from)?.epoch;
+    let from = place::snapshot(&cont, &args.cont, &args.from)?.epoch;
     let to = match &args.to {
-        Some(name) => place::snapshot(&cont, name)?.epoch,
+        Some(name) => place::snapshot(&cont, &args.cont, name)?.epoch,
         None => now(&cont)?,
     };
     if from > to {
@@ -161,7 +161,7 @@ fn now(cont: &Container) -> Outcome<Epoch> {
 fn rollback(args: &Named) -> Outcome<Answer> {
     let session = place::open(&args.cont.pool)?;
     let cont = session.container(&args.cont.cont)?;
-    let snapshot = place::snapshot(&cont, &args.snapshot)?;
+    let snapshot = place::snapshot(&cont, &args.cont, &args.snapshot)?;
     let epoch = cont
         .rollback(snapshot.epoch)
         .doing(|| format!("return {} to snapshot {}", args.cont.cont, args.snapshot))?;
@@ -174,7 +174,7 @@ fn rollback(args: &Named) -> Outcome<Answer> {
 fn destroy(args: &Named) -> Outcome<Answer> {
     let session = place::open(&args.cont.pool)?;
     let cont = session.container(&args.cont.cont)?;
-    let snapshot = place::snapshot(&cont, &args.snapshot)?;
+    let snapshot = place::snapshot(&cont, &args.cont, &args.snapshot)?;
     cont.destroy_snapshot(snapshot.epoch).doing(|| format!("destroy snapshot {}", args.snapshot))?;
     drop(cont);
     session.close()?;

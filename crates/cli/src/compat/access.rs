@@ -1,7 +1,7 @@
 //! Owners and access control lists of pools and containers: `get-acl`, `overwrite-acl`, `update-acl`, `delete-acl`, `set-owner`.
 
 use super::attr::Owner;
-use super::{PoolArg, open};
+use super::{PoolArg, asking, behind, open};
 use crate::cont::props::{is_unknown, refuse_unknown};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, complain};
@@ -361,16 +361,19 @@ pub(super) fn refused(failure: Failure, pool: &str, cont: Option<&str>, perm: ch
         None => format!("pool {pool}"),
         Some(cont) => format!("container {cont}"),
     };
-    let (who, verb, args) = match cont {
-        None => ("its owner or administrator", "dmg pool", pool.to_owned()),
-        Some(cont) => ("its owner", "daos cont", format!("{pool} {cont}")),
+    let (who, program, noun) = match cont {
+        None => ("its owner or administrator", "dmg", "pool"),
+        Some(_) => ("its owner", "daos", "cont"),
     };
+    let args: Vec<&str> = [pool].into_iter().chain(cont).collect();
+    let command = |verb: &str| asking(program, &behind(&format!("{noun} {verb}"), &args));
+    let (get, update) = (command("get-acl"), command("update-acl"));
     let hint = match (cont, perm) {
         // Without it he has nothing that an entry could take away.
-        (None, 'r') => format!("{who} gives it: `{verb} update-acl {args} -e A::{user}:r`"),
+        (None, 'r') => format!("{who} gives it: `{update} -e A::{user}:r`"),
         _ => format!(
-            "{who} gives it beside what `{verb} get-acl {args}` says that he has: `{verb} update-acl {args} -e A::{user}:PERMS`, \
-             where PERMS are those and {perm}, since from then on this entry alone counts for him"
+            "{who} gives it beside what `{get}` says that he has: `{update} -e A::{user}:PERMS`, where PERMS are those and {perm}, \
+             since from then on this entry alone counts for him"
         ),
     };
     failure.because(format!("{user} has no permission {perm} on {of}")).hint(hint)

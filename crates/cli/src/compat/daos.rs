@@ -6,7 +6,7 @@ mod props;
 
 use super::access::{self, Entries};
 use super::attr::{self, Owner};
-use super::{PoolArg, Rest, SystemArg, dmg, open, uns};
+use super::{PoolArg, Rest, SystemArg, asking, behind, dmg, open, uns};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, date, human, pairs};
 use crate::path::shown_outside;
@@ -103,6 +103,11 @@ struct ContArg {
 }
 
 impl ContArg {
+    /// Pool and container, as a command has them.
+    fn words(&self) -> [&str; 2] {
+        [&self.pool.pool, &self.cont]
+    }
+
     fn new(pool: &str, cont: impl ToString) -> Self {
         Self { pool: PoolArg { pool: pool.to_owned() }, cont: cont.to_string(), path: None }
     }
@@ -556,26 +561,28 @@ fn with_opened<T>(
     let doing = || format!("use container {} of pool {}", arg.cont, arg.pool.pool);
     let opened = open(link, &arg.pool.pool, access)?;
     let cont = match open_it(&opened.pool, &place::cont_name(&arg.cont)?) {
-        Err(Error::NotFound | Error::NoContainer) => return Err(no_container()).doing(doing),
-        Err(error @ Error::Busy) => return Err(others_have_it(error)).doing(doing),
+        Err(Error::NotFound | Error::NoContainer) => return Err(no_container(arg)).doing(doing),
+        Err(error @ Error::Busy) => return Err(others_have_it(error, arg)).doing(doing),
         cont => cont.map_err(|error| refused(error.into(), 'r')).doing(doing)?,
     };
     body(&cont).map_err(|failure| refused(failure, perm)).doing(doing)
 }
 
 /// It is to be had alone, or somebody has it so.
-fn others_have_it(error: Error) -> Failure {
+fn others_have_it(error: Error, arg: &ContArg) -> Failure {
+    let evict = asking("daos", &behind("cont evict --all", &arg.words()));
     Failure::from(error)
         .because("others have the container open")
-        .hint("end programs and mounts that use it, or take it from them with `daos cont evict --all`")
+        .hint(format!("end programs and mounts that use it, or take it from them with `{evict}`"))
 }
 
 /// The label of a container that has none.
 //= daos:src/include/daos_prop.h DAOS_PROP_CO_LABEL default
 const NO_LABEL: &str = "container_label_not_set";
 
-fn no_container() -> Failure {
-    Failure::new(Exit::Missing, "there is no such container").hint("see `daos cont list`")
+fn no_container(arg: &ContArg) -> Failure {
+    let list = asking("daos", &behind("cont list", &[&arg.pool.pool]));
+    Failure::new(Exit::Missing, "there is no such container").hint(format!("see `{list}`"))
 }
 
 /// The administrator's way to give a container to somebody else.
@@ -781,7 +788,7 @@ fn layout_of(info: &ContInfo) -> &'static str {
 fn destroy(link: &Link, arg: &ContArg, force: bool) -> Outcome<Answer> {
     let opened = open(link, &arg.pool.pool, PoolAccess::ReadWrite)?;
     let failed = |error| match error {
-        Error::NotFound | Error::NoContainer => no_container(),
+        Error::NotFound | Error::NoContainer => no_container(arg),
         error => {
             let failure = Failure::of_destroy(error, force);
             access::refused(failure, &arg.pool.pool, Some(&arg.cont), 'd')
@@ -861,7 +868,7 @@ fn destroy_snap(link: &Link, arg: &ContArg, which: &Several) -> Outcome<Answer> 
     })?;
     let what = name.map(str::to_owned).or(epoch.map(|epoch| epoch.to_string()));
     if gone.is_empty() {
-        return Err(no_snapshot(&what.unwrap_or(format!("from {from} to {to}"))));
+        return Err(no_snapshot(arg, &what.unwrap_or(format!("from {from} to {to}"))));
     }
     let text = gone.iter().map(|epoch| format!("snapshot {epoch} is gone\n")).collect::<String>();
     Ok(Answer::new(text, json!(gone.iter().map(|epoch| epoch.0).collect::<Vec<u64>>())))
@@ -873,8 +880,9 @@ fn epoch_of(text: &str) -> Outcome<Epoch> {
     place::parse_epoch(text).ok_or_else(wrong)
 }
 
-fn no_snapshot(what: &str) -> Failure {
-    Failure::new(Exit::Missing, format!("there is no snapshot {what}")).hint("see `daos cont list-snaps`")
+fn no_snapshot(arg: &ContArg, what: &str) -> Failure {
+    let list = asking("daos", &behind("cont list-snaps", &arg.words()));
+    Failure::new(Exit::Missing, format!("there is no snapshot {what}")).hint(format!("see `{list}`"))
 }
 
 fn rollback(link: &Link, arg: &ContArg, which: &Which) -> Outcome<Answer> {
@@ -886,7 +894,7 @@ fn rollback(link: &Link, arg: &ContArg, which: &Which) -> Outcome<Answer> {
             Some(snap.epoch) == epoch || named.is_some() && snap.name.as_deref() == named
         };
         let what = named.or(which.epc.as_deref()).unwrap_or("-");
-        let snap = all.iter().find(is_meant).ok_or_else(|| no_snapshot(what))?;
+        let snap = all.iter().find(is_meant).ok_or_else(|| no_snapshot(arg, what))?;
         cont.rollback(snap.epoch)?;
         Ok(Answer::new(format!("as it was at {}", snap.epoch), json!({ "epoch": snap.epoch.0 })))
     })

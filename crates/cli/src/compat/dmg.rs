@@ -5,7 +5,8 @@ pub(super) mod props;
 
 use super::hosts::Hosts;
 use super::{
-    PoolArg, Rest, Shown, SystemArg, access, disabled, open, pool_json, pool_name, rank_set, ranks, state,
+    PoolArg, Rest, Shown, SystemArg, access, asking, behind, disabled, open, pool_json, pool_name, rank_set,
+    ranks, state,
 };
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, human};
@@ -477,7 +478,8 @@ pub(super) fn targets(link: &Link, args: &Targets) -> Outcome<Answer> {
     }
     if infos.is_empty() {
         let failure = Failure::new(Exit::Missing, format!("engine {} has no target of it", args.rank));
-        return Err(failure.hint("see `dmg pool query`")).doing(doing);
+        let query = asking("dmg", &behind("pool query", &[&args.pool.pool]));
+        return Err(failure.hint(format!("see `{query}`"))).doing(doing);
     }
     Ok(Answer::new(table.text(), json!({ "status": 0, "infos": infos })))
 }
@@ -515,7 +517,8 @@ fn evict(link: &Link, pool: &str) -> Outcome<Answer> {
     let asked = link.ask_system(&place::head()?, &verb);
     let failed = |error| match error {
         dolmen_types::Error::NotFound => {
-            Failure::from(error).because("there is no such pool").hint("see `dmg pool list`")
+            let list = asking("dmg", "pool list");
+            Failure::from(error).because("there is no such pool").hint(format!("see `{list}`"))
         }
         error => access::for_operators(error.into()),
     };
@@ -567,7 +570,7 @@ pub(super) fn engines(link: &Link, ranks: &[u32]) -> Outcome<Vec<RankInfo>> {
     };
     if let Some(rank) = ranks.iter().find(|&&rank| !info.ranks.iter().any(|info| info.rank == rank)) {
         let failure = Failure::new(Exit::Missing, format!("there is no engine {rank}"));
-        return Err(failure.hint("see `dmg system query`"));
+        return Err(failure.hint(format!("see `{}`", asking("dmg", "system query"))));
     }
     Ok(info.ranks.into_iter().filter(|info| ranks.is_empty() || ranks.contains(&info.rank)).collect())
 }

@@ -14,6 +14,7 @@ mod uns;
 pub(crate) use uns::named_by_path;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::path::word;
 use crate::patience::Patient;
 use crate::place;
 use crate::reached;
@@ -26,7 +27,7 @@ use dolmen_types::TargetState;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What DAOS calls a system that nobody has named.
 const DEFAULT_SYSTEM: &str = "daos_server";
@@ -120,6 +121,10 @@ impl SystemArg {
 
     fn link_by(&self, reached: ByAddress, named: ByName, begin: Begin) -> Outcome<Link> {
         let name = self.called()?;
+        if let Some(given) = &self.name {
+            // Ignored: a command that names several tells the first.
+            let _noted = NAMED.set(given.clone());
+        }
         let options = place::link_options(None);
         let made = match place::addresses(&name).doing(|| format!("reach {name}"))? {
             Some(addresses) => reached(&addresses, &options),
@@ -145,6 +150,24 @@ impl SystemArg {
         access::note_caller(&link);
         Ok(link)
     }
+}
+
+/// The system that this command names; set when it is reached.
+static NAMED: OnceLock<String> = OnceLock::new();
+
+/// A command of DAOS that asks the system which this one has asked, for whoever reads what to do: `daos` or `dmg`, and the rest. Who
+/// names no system need not name it there.
+pub(crate) fn asking(program: &str, rest: &str) -> String {
+    let reached = || reached::first().filter(|_| called().is_none());
+    match NAMED.get().cloned().or_else(reached) {
+        Some(system) => format!("{program} -G {} {rest}", word(Path::new(&system))),
+        None => format!("{program} {rest}"),
+    }
+}
+
+/// Words of a command behind its verb, each as a shell takes it.
+pub(crate) fn behind(verb: &str, words: &[&str]) -> String {
+    words.iter().fold(verb.to_owned(), |said, one| format!("{said} {}", word(Path::new(one))))
 }
 
 /// Arguments of a verb that is not available: whatever they are.
@@ -183,7 +206,7 @@ fn open(link: &Link, name: &str, access: PoolAccess) -> Outcome<Opened> {
         .map_err(|error| match error {
             dolmen_types::Error::NotFound => Failure::from(error)
                 .because("there is no such pool")
-                .hint(format!("see `{} pool list`", called().unwrap_or("daos"))),
+                .hint(format!("see `{}`", asking(called().unwrap_or("daos"), "pool list"))),
             error @ dolmen_types::Error::Exists => Failure::from(error)
                 .because("several pools of the system have this name, or one is a copy of the other")
                 .hint("`dolmen pool list` of its directory shows them: move one elsewhere"),

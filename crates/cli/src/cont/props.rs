@@ -84,7 +84,7 @@ pub(crate) fn id(name: &str) -> Outcome<PropId> {
     let name = if name == "cell_size" { "ec_cell_sz" } else { name };
     TABLE.iter().find(|row| row.0 == name).map(|row| row.1).ok_or_else(|| {
         Failure::new(Exit::Usage, format!("there is no property {name}"))
-            .hint(format!("see `{} cont get-prop`", crate::compat::called().unwrap_or("dolmen")))
+            .hint(format!("see `{} cont get-prop POOL CONT`", crate::compat::called().unwrap_or("dolmen")))
     })
 }
 

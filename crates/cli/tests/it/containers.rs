@@ -218,5 +218,5 @@ fn options_that_contradict_each_other_are_refused_with_both() {
     assert_eq!(place.json(&["cont", "query", "p", "c"])["durability"], "process");
     place.ok(&create(&["o", "--properties", "layout_type:none"]));
     place.fails(3, &["fs", "ls", "p", "o"]);
-    assert!(place.fails(3, &["cont", "destroy", "p", "gone"]).contains("see `dolmen cont list`"));
+    assert!(place.fails(3, &["cont", "destroy", "p", "gone"]).contains("see `dolmen cont list p`"));
 }

@@ -661,7 +661,7 @@ fn cat_prints_what_it_can_and_names_the_rest() {
     assert_eq!((ran.code(), ran.stdout()), (3, "ab".to_owned()), "{ran:?}");
     let named: Vec<String> = ran.stderr().lines().map(str::to_owned).collect();
     assert_eq!(named[0], "dolmen: cannot read /t/none: no such file or directory");
-    assert_eq!(named[1], "dolmen: cannot read /t: it is a directory; see `dolmen fs ls`");
+    assert_eq!(named[1], "dolmen: cannot read /t: it is a directory; see `dolmen fs ls p c /t`");
     assert_eq!(named.len(), 2);
     let ran = place.run(&[&command[..], &["--json"]].concat());
     let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();

@@ -110,15 +110,17 @@ fn names_that_lead_nowhere_are_told_with_where_they_were_looked_for() {
     assert!(line.contains(&format!("`dmg -G {system} pool create made` makes a pool there")), "{line}");
     let daos = |code, args: &[&str]| place.fails(code, &[&["daos", "-G", &system], args].concat());
     let line = place.fails(3, &["dmg", "-G", &system, "pool", "query", "nope"]);
-    assert!(line.contains("see `dmg pool list`"), "{line}");
+    assert!(line.contains(&format!("see `dmg -G {system} pool list`")), "{line}");
     let line = daos(3, &["pool", "query", "nope"]);
-    assert!(line.contains("see `daos pool list`"), "{line}");
+    assert!(line.contains(&format!("see `daos -G {system} pool list`")), "{line}");
     let line = daos(3, &["cont", "destroy", "p", "c1"]);
-    assert!(line.contains("container c1 of pool p") && line.contains("see `daos cont list`"), "{line}");
+    let list = format!("see `daos -G {system} cont list p`");
+    assert!(line.contains("container c1 of pool p") && line.contains(&list), "{line}");
     let line = daos(2, &["cont", "set-prop", "p", "c", "foo:bar"]);
     assert!(!line.contains("dolmen cont get-prop"), "{line}");
     let line = daos(3, &["fs", "get-attr", "p", "c", "--dfs-path", "/nope"]);
-    assert!(line.contains("there is no /nope in the container"), "{line}");
+    let list = format!("there is no /nope in the container; see `dolmen fs ls {system}/p c`");
+    assert!(line.contains(&list), "{line}");
     let line = daos(2, &["obj", "query", "p", "c", "1.1"]);
     assert!(line.contains("1.1 is the id of no object") && line.contains("daos cont list-objects"), "{line}");
     // Both forms of what older scripts write.
@@ -167,7 +169,8 @@ fn another_user_is_told_what_he_may_not_do_and_who_gives_it() {
     assert_eq!(run(0, &["stop"]).code(), 0);
     std::fs::remove_dir_all(&root).unwrap();
     assert!(listed.code() == 8 && listed.stderr().contains("has no permission r on pool p"), "{listed:?}");
-    assert!(listed.stderr().contains("dmg pool update-acl"), "{listed:?}");
+    let gives = format!("`dmg -G {} pool update-acl p -e", pool.trim_end_matches("/p"));
+    assert!(listed.stderr().contains(&gives), "{listed:?}");
     assert!(closed.code() == 8 && closed.stderr().contains("may not look into"), "{closed:?}");
     assert!(stopped.code() == 8 && stopped.stderr().contains("may not look into"), "{stopped:?}");
 }
@@ -257,4 +260,60 @@ fn the_store_of_a_measurement_that_was_killed_goes() {
     let line = place.fails(3, &["bench", "object", "--dir", place.path("none").to_str().unwrap()]);
     assert!(line.contains("there is no directory"), "{line}");
     assert!(!place.path("none").exists());
+}
+
+/// The last command between backticks in a line that a program has printed, if there is one.
+fn command_in(line: &str) -> Option<&str> {
+    line.rsplit('`').nth(1)
+}
+
+#[test]
+fn commands_that_are_told_as_a_remedy_work_as_they_are_printed() {
+    let place = Place::new("told-commands");
+    std::fs::create_dir(place.path("my sys")).unwrap();
+    place.pool(&["my sys/p", "--targets", "1", "--label", "p"]);
+    place.ok(&["cont", "create", "my sys/p", "c"]);
+    let daemon = Daemon::start_in(&place, "my sys", &[]);
+    // As an installation has them.
+    for name in ["dolmen", "daos", "dmg"] {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dolmen"), place.path(name)).unwrap();
+    }
+    let path = format!("{}:{}", place.path("").display(), std::env::var("PATH").unwrap());
+    let socket = place.path("my sys/dolmen.sock");
+    let system = format!("unix:{}", socket.display());
+    let served = format!("{system}/p");
+    let dmg = |args: &[&'static str]| [&["dmg", "-G", &system], args].concat();
+    let daos = |args: &[&'static str]| [&["daos", "-G", &system], args].concat();
+    for wrong in [
+        vec!["cont", "query", "my sys/p", "none"],
+        vec!["cont", "query", &served, "none"],
+        vec!["cont", "destroy", "my sys/p", "none"],
+        vec!["cont", "list", "my sys/none"],
+        vec!["cont", "list", "my sys"],
+        vec!["fs", "ls", "my sys/p", "c", "--snapshot", "none"],
+        vec!["fs", "cat", "my sys/p", "c", "/"],
+        vec!["cont", "snapshot", "destroy", &served, "c", "none"],
+        dmg(&["pool", "query", "none"]),
+        dmg(&["pool", "evict", "none"]),
+        dmg(&["pool", "query-targets", "p", "--rank", "7"]),
+        daos(&["pool", "query", "none"]),
+        daos(&["cont", "query", "p", "none"]),
+        daos(&["cont", "destroy", "p", "none"]),
+        daos(&["cont", "rollback", "p", "c", "--snap", "none"]),
+        daos(&["fs", "get-attr", "p", "c", "--dfs-path", "/none"]),
+    ] {
+        let ran = place.run(&wrong);
+        assert_ne!(ran.code(), 0, "{ran:?}");
+        let said = ran.stderr();
+        // Of a system with one pool that is named, and no command.
+        let Some(command) = command_in(&said) else {
+            assert!(said.contains("name that, 'my sys/p'"), "{said}");
+            continue;
+        };
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", command]).current_dir(place.path("")).env("PATH", &path);
+        let output = shell.stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    daemon.end();
 }

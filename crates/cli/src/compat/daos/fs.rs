@@ -1,6 +1,6 @@
 //! `daos filesystem`: where new entries of a directory lie, and whether a file system is whole.
 
-use super::super::{Rest, uns};
+use super::super::{Rest, behind, uns};
 use super::{ContArg, with, with_opened};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, pairs};
@@ -127,7 +127,9 @@ pub(super) fn run(link: &Link, command: &Command) -> Outcome<Answer> {
             let path = arg.inside()?;
             let doing = || format!("find {}", shown_outside(&path));
             with(link, &arg.cont, PoolAccess::ReadOnly, |cont| {
-                get(&mounted(cont, arg, true)?, &path).map_err(|failure| of_path(failure, &path)).doing(doing)
+                get(&mounted(cont, arg, true)?, &path)
+                    .map_err(|failure| of_path(failure, &arg.cont, &path))
+                    .doing(doing)
             })
         }
         Command::SetAttr(args) => {
@@ -166,11 +168,14 @@ fn mounted(cont: &Container, arg: &PathArg, read_only: bool) -> Outcome<Dfs> {
 }
 
 /// The same failure, with what to look at where there is nothing of that name.
-fn of_path(failure: Failure, path: &Path) -> Failure {
+fn of_path(failure: Failure, arg: &ContArg, path: &Path) -> Failure {
     match failure.exit {
         Exit::Missing => {
+            let [pool, cont] = arg.words();
+            let pool = crate::reached::first().map_or_else(|| pool.to_owned(), |at| format!("{at}/{pool}"));
+            let list = behind("dolmen fs ls", &[&pool, cont]);
             Failure::new(Exit::Missing, format!("there is no {} in the container", shown_outside(path)))
-                .hint("see `dolmen fs ls`")
+                .hint(format!("see `{list}`"))
         }
         _ => failure,
     }

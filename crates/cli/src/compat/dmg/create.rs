@@ -1,7 +1,7 @@
 //! `dmg pool create`: sizes and places as scripts give them.
 
 use super::{engines, props};
-use crate::compat::{Opened, access, open, ranks, service_rank};
+use crate::compat::{Opened, access, asking, open, ranks, service_rank};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, count, human};
 use crate::stop::Process;
@@ -161,7 +161,7 @@ fn refuse_places(args: &Create, all: &[RankInfo]) -> Outcome<()> {
     let listed: Vec<u32> = all.iter().map(|engine| engine.rank).collect();
     if let Some(rank) = args.ranks.iter().find(|rank| !listed.contains(rank)) {
         let failure = Failure::new(Exit::Missing, format!("there is no engine {rank}"));
-        return Err(failure.hint("see `dmg system query`"));
+        return Err(failure.hint(format!("see `{}`", asking("dmg", "system query"))));
     }
     let some = args.nranks.map(|count| (count, "--nranks")).or_else(|| {
         let is_some = listed.iter().any(|rank| !args.ranks.contains(rank));
