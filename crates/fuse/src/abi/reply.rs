@@ -184,8 +184,8 @@ pub(crate) fn statfs(out: &mut Out, space: &dolmen_dfs::Statfs) {
     let units = |bytes: u64| bytes / u64::from(UNIT_BYTES);
     let free = units(space.free_bytes);
     out.u64(units(space.total_bytes)).u64(free).u64(free);
-    // Without a limit as many files as there is room for the smallest.
-    let (files, files_free) = space.files.unwrap_or((units(space.total_bytes), free));
+    // Without a limit nobody counts them, and it is said as other file systems without one say it: none, of none.
+    let (files, files_free) = space.files.unwrap_or((0, 0));
     out.u64(files).u64(files_free);
     out.u32(UNIT_BYTES).u32(u32::try_from(space.name_bytes_max).unwrap_or(255)).u32(UNIT_BYTES).u32(0);
     out.bytes(&[0; 24]);
