@@ -14,7 +14,7 @@ use dolmen_dfs::{Dfs, MountOptions};
 use dolmen_env::{Address, Clock, DirLock, RealClock};
 use dolmen_local::{LocalPool, OpenOptions, PoolEntry, Upkeep};
 use dolmen_net::client::{Link, LinkOptions, Remote, reach};
-use dolmen_types::{Credentials, Epoch, Head, Label, Uuid};
+use dolmen_types::{Credentials, Epoch, Head, Label, PropId, PropValue, Uuid};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -623,6 +623,16 @@ pub(crate) fn label(text: &str) -> Outcome<Label> {
         return Err(failure.hint("choose another label, or give a UUID with --uuid")).doing(doing);
     }
     Label::new(text).map_err(dolmen_types::Error::from).doing(doing)
+}
+
+/// Whether a container is for files.
+pub(crate) fn has_files(cont: &Container) -> bool {
+    cont.opened_props().get(&PropId::CO_LAYOUT_TYPE) == Some(&PropValue::Number(dolmen_dfs::LAYOUT_POSIX))
+}
+
+/// Whether `.snapshots` of a mount could show a snapshot of this name, if it is a container of files.
+pub(crate) fn is_shown_in_mounts(cont: &Container, name: &str) -> bool {
+    !has_files(cont) || dolmen_dfs::check_name(name.as_bytes()).is_ok()
 }
 
 /// A snapshot by name, or any epoch by number.

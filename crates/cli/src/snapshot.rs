@@ -99,6 +99,11 @@ fn create(args: &Create) -> Outcome<Answer> {
     }
     let session = place::open(&args.cont.pool)?;
     let cont = session.container(&args.cont.cont)?;
+    if let Some(name) = args.name.as_deref().filter(|name| !place::is_shown_in_mounts(&cont, name)) {
+        let failure = Failure::new(Exit::Usage, "`.snapshots` of a mount could not show it");
+        return Err(failure.hint("choose a name that a file can have: without /, and not . or .."))
+            .doing(|| named(name));
+    }
     let epoch = cont
         .create_snapshot(args.name.as_deref())
         .doing(|| format!("snapshot container {}", args.cont.cont))?;
@@ -137,10 +142,8 @@ fn show_diff(args: &Diff) -> Outcome<Answer> {
         let failure = Failure::new(Exit::Usage, "the first one is newer than the second");
         return Err(failure.hint("name the older one first")).doing(|| "compare snapshots".to_owned());
     }
-    let is_posix = cont.opened_props().get(&dolmen_types::PropId::CO_LAYOUT_TYPE)
-        == Some(&dolmen_types::PropValue::Number(dolmen_dfs::LAYOUT_POSIX));
     let doing = || format!("compare {} with {}", args.from, args.to.as_deref().unwrap_or("now"));
-    let answer = if is_posix && !args.objects {
+    let answer = if place::has_files(&cont) && !args.objects {
         diff::paths(&cont, from, to).doing(doing)?
     } else {
         diff::objects(&cont, from, to).doing(doing)?

@@ -817,7 +817,16 @@ fn evict(link: &Link, arg: &ContArg, all: bool) -> Outcome<Answer> {
 }
 
 fn create_snap(link: &Link, arg: &ContArg, name: Option<&str>) -> Outcome<Answer> {
-    let epoch = with(link, arg, PoolAccess::ReadWrite, |cont| Ok(cont.create_snapshot(name)?))?;
+    let (epoch, is_shown) = with(link, arg, PoolAccess::ReadWrite, |cont| {
+        let is_shown = name.is_none_or(|name| place::is_shown_in_mounts(cont, name));
+        Ok((cont.create_snapshot(name)?, is_shown))
+    })?;
+    if !is_shown {
+        let name = dolmen_types::shown(name.unwrap_or_default().as_bytes());
+        dolmen_env::say(&format!(
+            "dolmen: `.snapshots` of a mount does not show {name}, which no file can be called; `dolmen mount --snapshot` does"
+        ));
+    }
     let text = format!("snapshot {epoch} ({})", timestamp(epoch));
     Ok(Answer::new(text, snap_json(epoch, name)))
 }

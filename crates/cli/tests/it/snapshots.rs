@@ -1,7 +1,30 @@
 //! `dolmen cont snapshot`, and reading at one.
 
 use crate::common::{Place, make_tree};
+use crate::served::Daemon;
 use std::fs;
+
+#[test]
+fn a_name_that_mounts_cannot_show_is_refused_for_files_and_told_to_scripts() {
+    let place = Place::new("snapshot-hidden");
+    place.pool_with_files();
+    place.ok(&["cont", "create", "p", "o", "--type", "none"]);
+    for name in ["daily/1", ".", "..", "/"] {
+        let line = place.fails(2, &["cont", "snapshot", "create", "p", "c", name]);
+        assert!(line.contains("`.snapshots` of a mount could not show it; choose a name"), "{line}");
+        // Objects are in no mount.
+        place.ok(&["cont", "snapshot", "create", "p", "o", name]);
+    }
+    assert_eq!(place.ok(&["cont", "snapshot", "list", "p", "c"]), "no snapshots\n");
+    let daemon = Daemon::start(&place, &[]);
+    let system = format!("unix:{}", place.path("dolmen.sock").display());
+    let ran = place.run(&["daos", "-G", &system, "cont", "create-snap", "p", "c", "--snap", "daily/1"]);
+    assert_eq!((ran.code(), ran.stderr().lines().count()), (0, 1), "{ran:?}");
+    assert!(ran.stderr().contains("`.snapshots` of a mount does not show daily/1"), "{ran:?}");
+    let ran = place.run(&["daos", "-G", &system, "cont", "create-snap", "p", "c", "--snap", "daily"]);
+    assert_eq!((ran.code(), &*ran.stderr()), (0, ""), "{ran:?}");
+    daemon.end();
+}
 
 #[test]
 fn a_snapshot_is_read_compared_rolled_back_to_and_destroyed() {
