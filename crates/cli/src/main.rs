@@ -93,46 +93,69 @@ fn report(failure: &Failure, as_json: bool) -> Exit {
     failure.exit
 }
 
-/// Help and version are no failures; what clap says of wrong arguments is kept, in the form asked for.
+/// Help and version are no failures; what clap says of wrong arguments is told in one line, or in the form asked for.
 fn refuse_usage(error: &clap::Error) -> Exit {
     let as_json = compat::words().iter().any(|arg| arg == "--json");
-    if !as_json && let Some(text) = compat::plain_usage(&error.to_string()) {
-        if !error.use_stderr() {
-            return output::print(text.as_bytes())
-                .map_or_else(|failure| report(&failure, as_json), |()| Exit::Done);
-        }
-        dolmen_env::say_as_is(text.as_bytes());
-        return Exit::Usage;
-    }
     if as_json && let Some(text) = asked_for(error) {
         let answer = Answer::new(String::new(), json!({ "text": text }));
         return show(&answer, as_json).unwrap_or_else(|failure| report(&failure, as_json));
     }
-    if !as_json || !error.use_stderr() {
-        if error.use_stderr() {
-            // Ignored: there is no other place to say that standard error is closed.
-            let _printed = error.print();
-            return Exit::Usage;
-        }
-        return match error.print() {
-            Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
-                report(&Failure::on_file(Path::new("standard output"), &cause), as_json)
-            }
-            _ => Exit::Done,
-        };
+    // Of a group of commands without one the help is told.
+    let lacks_command = error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if !as_json && (lacks_command || !error.use_stderr()) {
+        return help(error);
     }
     let text = error.to_string();
     let text = compat::plain_usage(&text).unwrap_or(text);
-    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        let failure = Failure::new(Exit::Usage, "a command is missing").hint("see `dolmen help`");
+    let failure = match lacks_command {
+        true => Failure::new(Exit::Usage, "a command is missing").hint("see `dolmen help`"),
+        false => of_usage(&text),
+    };
+    if as_json {
         return report_usage(&failure, &text);
     }
-    // What is missing stands in lines of its own, before an empty one.
-    let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-    let line = lines.join(" ");
-    let line = line.trim_start_matches("error: ");
-    let failure = Failure::new(Exit::Usage, line).hint("see `dolmen help`");
-    report_usage(&failure, &text)
+    report(&failure, as_json)
+}
+
+/// Prints help, where it belongs.
+fn help(error: &clap::Error) -> Exit {
+    let text = compat::plain_usage(&error.to_string());
+    if error.use_stderr() {
+        match text {
+            Some(text) => dolmen_env::say_as_is(text.as_bytes()),
+            // Ignored: there is no other place to say that standard error is closed.
+            None => drop(error.print()),
+        }
+        return Exit::Usage;
+    }
+    if let Some(text) = text {
+        return output::print(text.as_bytes())
+            .map_or_else(|failure| report(&failure, false), |()| Exit::Done);
+    }
+    match error.print() {
+        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
+            report(&Failure::on_file(Path::new("standard output"), &cause), false)
+        }
+        _ => Exit::Done,
+    }
+}
+
+/// What is wrong with a command line, and how it is written: paragraphs of clap as one line.
+fn of_usage(text: &str) -> Failure {
+    let joined = |part: &str| part.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let mut parts: Vec<String> = text.trim().split("\n\n").map(joined).collect();
+    parts.retain(|part| !part.is_empty() && !part.starts_with("For more information"));
+    let why = if parts.is_empty() { joined(text) } else { parts.remove(0) };
+    let told = |part: &String| match part.strip_prefix("Usage: ") {
+        Some(usage) => format!("usage: {usage}"),
+        None => part.trim_start_matches("tip: ").replace(" tip: ", "; "),
+    };
+    let hint = if parts.is_empty() {
+        "see `dolmen help`".to_owned()
+    } else {
+        parts.iter().map(told).collect::<Vec<_>>().join("; ")
+    };
+    Failure::new(Exit::Usage, why.trim_start_matches("error: ")).hint(hint)
 }
 
 /// Help or version, if that is what the command line asks for; `dolmen help` knows no options.

@@ -60,7 +60,7 @@ pub(crate) struct Mount {
     #[arg(long, value_name = "SNAP")]
     snapshot: Option<String>,
     /// Use the files by way of the engine, which checks what this user may do with each: for who may not reach the objects of
-    /// the container, and is let in by its property `files`
+    /// the container, and is let in by its property `files`; not with --snapshot
     #[arg(long, conflicts_with = "snapshot")]
     files: bool,
     /// Let in other users of this machine; who is not root needs `user_allow_other` in /etc/fuse.conf for it
@@ -81,7 +81,7 @@ pub(crate) struct Mount {
     /// Take the kernel's requests over io_uring where it offers that, and contents are not remembered
     #[arg(long)]
     io_uring: bool,
-    /// Stay in the foreground; Ctrl-C takes the mount away
+    /// Stay in the foreground, and say there what there is to say, so not with --log; Ctrl-C takes the mount away
     #[arg(long)]
     foreground: bool,
     /// What the process in the background has to say [default: dolmen/mounts.log in the user's data directory]
@@ -544,7 +544,8 @@ fn log_path(args: &Mount) -> Outcome<PathBuf> {
 pub(crate) fn unmount(args: &Unmount) -> Outcome<Answer> {
     let doing = || format!("unmount {}", shown_outside(&args.dir));
     let dir = resolved(&args.dir).doing(doing)?;
-    let there = dolmen_env::mounted_at(&dir).doing(doing)?.ok_or_else(nothing_there).doing(doing)?;
+    let there = dolmen_env::mounted_at(&dir).doing(doing)?;
+    let there = there.ok_or_else(|| nothing_there(&args.dir)).doing(doing)?;
     if there.kind != MOUNT_TYPE {
         let failure =
             Failure::new(Exit::Usage, format!("a file system of type {} is mounted there", there.kind));
@@ -556,16 +557,17 @@ pub(crate) fn unmount(args: &Unmount) -> Outcome<Answer> {
         (false, false) => InUse::Kept,
     };
     // Of a mount that does not answer its process cannot be asked.
-    let process = if in_use == InUse::Kept { server_of(&there) } else { None };
+    let served = if in_use == InUse::Kept { server_of(&there) } else { None };
     dolmen_env::unmount(&dir, in_use).map_err(|error| of_unmount(&error, args)).doing(doing)?;
-    let pid = process.as_ref().map(|process| process.pid);
+    let pid = served.as_ref().and_then(|served| served.as_ref().map_or(None, |process| Some(process.pid)));
     let mut text = format!("{} is mounted no more", shown_outside(&args.dir));
-    match process {
-        Some(process) => wait_for(&process, args.wait).doing(doing)?,
-        None if in_use != InUse::Kept => {}
-        None => {
-            text.push_str("; nobody has said who served it: if a process of it is left, it ends by itself")
+    match served {
+        Some(Ok(process)) => wait_for(&process, args.wait).doing(doing)?,
+        Some(Err(Errno::NOTCONN | Errno::CONNABORTED)) => {
+            text.push_str("; the process that served it had ended before, as one does that is killed")
         }
+        _ if in_use != InUse::Kept => {}
+        _ => text.push_str("; nobody has said who served it: if a process of it is left, it ends by itself"),
     }
     Ok(Answer::new(text, json!({ "pid": pid })))
 }
@@ -593,9 +595,12 @@ fn wait_for(process: &Process, seconds: u64) -> Outcome<()> {
     Err(Failure::new(Exit::InUse, why).hint(format!("`kill {pid}` ends it, and closes the pool")))
 }
 
-fn nothing_there() -> Failure {
-    Failure::new(Exit::Missing, "nothing is mounted there")
-        .hint("`findmnt -t fuse.dolmen` lists what is mounted")
+fn nothing_there(dir: &Path) -> Failure {
+    let failure = match dir.symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Failure::on_file(dir, &error),
+        _ => Failure::new(Exit::Missing, "nothing is mounted there"),
+    };
+    failure.hint("`findmnt -t fuse.dolmen` lists what is mounted")
 }
 
 fn of_unmount(error: &dolmen_env::Error, args: &Unmount) -> Failure {
@@ -630,41 +635,43 @@ fn of_unmount(error: &dolmen_env::Error, args: &Unmount) -> Failure {
 pub(crate) fn shown_by(pid: u32) -> Option<PathBuf> {
     let mut mounts = dolmen_env::mounts_of(MOUNT_TYPE).ok()?;
     let asked = mounts.split_off(mounts.len().saturating_sub(MOUNTS_ASKED_MAX));
-    let is_its = |_: &Mounted, process: Process| process.pid == pid;
+    let is_its = |_: &Mounted, served: Result<Process, Errno>| served.is_ok_and(|process| process.pid == pid);
     who_serves(asked, is_its).map(|mounted| mounted.dir)
 }
 
-/// Who serves a mount; `None` if nobody does, or he does not say so in time.
-fn server_of(mounted: &Mounted) -> Option<Process> {
+/// Who serves a mount, or what the kernel says of one that nobody serves; `None` if he does not say so in time.
+fn server_of(mounted: &Mounted) -> Option<Result<Process, Errno>> {
     let mut server = None;
-    who_serves(vec![mounted.clone()], |_, process| {
-        server = Some(process);
+    who_serves(vec![mounted.clone()], |_, served| {
+        server = Some(served);
         true
     });
     server
 }
 
 /// Asks all of these at once who serves them: the first of which `is_wanted` says so.
-fn who_serves(mounts: Vec<Mounted>, mut is_wanted: impl FnMut(&Mounted, Process) -> bool) -> Option<Mounted> {
+fn who_serves(
+    mounts: Vec<Mounted>,
+    mut is_wanted: impl FnMut(&Mounted, Result<Process, Errno>) -> bool,
+) -> Option<Mounted> {
     let (told, answers) = std::sync::mpsc::sync_channel(MOUNTS_ASKED_MAX);
     for mounted in mounts {
         let told = told.clone();
         // Ignored: then nobody is waited for.
         let _asking = dolmen_env::spawn("asking", move || {
             let mut about = [0; 4096];
-            let len = rustix::fs::getxattr(&mounted.dir, "user.dolmen.mount", &mut about).unwrap_or(0);
+            let said = rustix::fs::getxattr(&mounted.dir, "user.dolmen.mount", &mut about);
             // Ignored: who asked has stopped waiting.
-            let _heard = told.send((mounted, about_pid(&about[..len])));
+            let _heard = told.send((mounted, said.map(|len| about_pid(&about[..len]))));
         });
     }
     drop(told);
     let end_ns = RealClock.monotonic_ns() + u64::try_from(ASKED_PATIENCE.as_nanos()).unwrap_or(u64::MAX);
     loop {
         let left = Duration::from_nanos(end_ns.saturating_sub(RealClock.monotonic_ns()));
-        let (mounted, pid) = answers.recv_timeout(left).ok()?;
-        if let Some(process) = pid.and_then(Process::of)
-            && is_wanted(&mounted, process)
-        {
+        let (mounted, said) = answers.recv_timeout(left).ok()?;
+        let served = said.map(|pid| pid.and_then(Process::of)).transpose();
+        if served.is_some_and(|served| is_wanted(&mounted, served)) {
             return Some(mounted);
         }
     }

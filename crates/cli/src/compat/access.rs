@@ -2,13 +2,13 @@
 
 use super::attr::Owner;
 use super::{PoolArg, asking, behind, open};
-use crate::cont::props::{is_unknown, refuse_unknown};
+use crate::cont::props::{by_name, is_unknown, refuse_unknown};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, complain};
 use crate::path::shown_outside;
 use crate::place;
 use dolmen_client::Container;
-use dolmen_codec::acl::{self, Acl, Entry};
+use dolmen_codec::acl::{self, Acl, Entry, Who};
 use dolmen_codec::wire::PoolAccess;
 use dolmen_dfs::Follow;
 use dolmen_env::{group_principal, user_principal};
@@ -58,7 +58,7 @@ pub(super) fn owner_props(user: Option<&str>, group: Option<&str>) -> Outcome<Pr
     let own = [(PropId::CO_OWNER, user, &caller().user), (PropId::CO_OWNER_GROUP, group, &caller().group)];
     let mut props = Props::new();
     for (id, given, own) in own {
-        let name = given.map_or_else(|| Ok(own.clone()), name)?;
+        let name = given.map_or_else(|| Ok(own.clone()), |given| name(id, given))?;
         if given.is_some() {
             refuse_unknown(id, &name)?;
         }
@@ -76,8 +76,13 @@ fn tell_unknown(id: PropId, name: &str) {
     }
 }
 
-/// The name of a user or group as DAOS writes it.
-fn name(text: &str) -> Outcome<String> {
+/// The name of a user or group as DAOS writes it, and a daemon knows him.
+fn name(id: PropId, text: &str) -> Outcome<String> {
+    as_given(text).map(|name| by_name([PropId::CO_OWNER_GROUP, PropId::PO_OWNER_GROUP].contains(&id), name))
+}
+
+/// The same, whoever that is.
+fn as_given(text: &str) -> Outcome<String> {
     acl::named(text).map_err(|_none| {
         Failure::new(Exit::Usage, format!("{text:?} is no name of a user or group")).hint("give NAME@")
     })
@@ -109,10 +114,19 @@ fn from_file(file: &Path) -> Outcome<Acl> {
 }
 
 fn entry(text: &str) -> Outcome<Entry> {
-    Entry::parse(text).map_err(|_wrong| {
+    let wrong = |_wrong| {
         Failure::new(Exit::Usage, format!("{text:?} is no entry of an access control list"))
             .hint("an entry reads ACCESS:FLAGS:PRINCIPAL:PERMISSIONS, such as A::bob@:rw")
-    })
+    };
+    let entry = Entry::parse(text).map_err(wrong)?;
+    let parts: Vec<&str> = text.split(':').collect();
+    match parts[..] {
+        [access, flags, who, perms] => {
+            let who = by_name(flags.contains('G'), who.to_owned());
+            Entry::parse(&[access, flags, &who, perms].join(":")).map_err(wrong)
+        }
+        _ => Ok(entry),
+    }
 }
 
 /// The list, owner and group of something; into a file, too, if one is named.
@@ -165,7 +179,9 @@ pub(super) fn delete(of: Owner<'_>, text: &str) -> Outcome<Answer> {
             .hint("give OWNER@, GROUP@, EVERYONE@, u:NAME@ or g:NAME@")
     })?;
     let mut acl = of.acl()?;
-    if !acl.remove(who, name.as_deref()) {
+    let mut removes = |name: Option<String>| acl.remove(who, name.as_deref());
+    // As it stands there, or as it would be put there.
+    if !removes(name.clone()) && !removes(name.map(|name| by_name(who == Who::Group, name))) {
         let failure = Failure::new(Exit::Missing, format!("there is no entry for {text}"));
         return Err(failure.hint("see `get-acl`"));
     }
@@ -185,7 +201,7 @@ pub(super) struct Named<'a> {
 pub(super) fn set_owner(of: Owner<'_>, named: &Named<'_>) -> Outcome<Answer> {
     let known = |id, text: Option<&str>| match text {
         Some(text) => {
-            let name = name(text)?;
+            let name = if named.no_check { as_given(text)? } else { name(id, text)? };
             match of {
                 Owner::Pool(_) => tell_unknown(id, &name),
                 Owner::Cont(_) if named.no_check => {}
@@ -238,7 +254,7 @@ pub(super) fn of_new_pool(user: Option<&str>, group: Option<&str>, file: Option<
     ];
     let mut props = Props::new();
     for (id, given, own) in own {
-        let name = given.map_or(Ok(own), name)?;
+        let name = given.map_or(Ok(own), |given| name(id, given))?;
         if given.is_some() {
             tell_unknown(id, &name);
         }

@@ -185,7 +185,17 @@ pub(crate) struct PoolArg {
 }
 
 fn pool_name(text: &str) -> Outcome<PoolName> {
-    reach::pool_name(text).doing(|| format!("use {text:?} as a pool's name"))
+    let doing = || format!("use {text:?} as a pool's name");
+    match text.trim_end_matches('/').rsplit_once('/') {
+        Some((_, last)) => {
+            let failure =
+                Failure::new(Exit::Usage, "it is a path, and the label or UUID of a pool is wanted");
+            let hint =
+                format!("the last part of it may be that: {}; -G names the system", word(Path::new(last)));
+            Err(failure.hint(hint)).doing(doing)
+        }
+        None => reach::pool_name(text).doing(doing),
+    }
 }
 
 /// The same failure; one for want of permission says who lacks which, and what gives it to him.

@@ -2,6 +2,7 @@
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::hex;
+use dolmen_env::{group_principal, user_principal};
 use dolmen_types::{Durability, PropId, PropValue, Props};
 use nix::unistd::{Group, User};
 use serde_json::{Value, json};
@@ -159,6 +160,7 @@ fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
         Form::Text => {
             if [PropId::CO_OWNER, PropId::CO_OWNER_GROUP].contains(&id) {
                 refuse_unknown(id, text)?;
+                return Ok((id, PropValue::Text(by_name(id == PropId::CO_OWNER_GROUP, text.to_owned()))));
             }
             PropValue::Text(text.to_owned())
         }
@@ -181,6 +183,22 @@ fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
         },
     };
     Ok((id, value))
+}
+
+/// A user or group by the name that lists know him by: a number is that of whom this machine has a name for, as it is to a daemon,
+/// which knows him by that name alone. Who gives a number is told.
+pub(crate) fn by_name(is_group: bool, name: String) -> String {
+    let local = name.strip_suffix('@').unwrap_or(&name);
+    let is_name = match is_group {
+        true => matches!(Group::from_name(local), Ok(Some(_))),
+        false => matches!(User::from_name(local), Ok(Some(_))),
+    };
+    let Some(number) = local.parse().ok().filter(|_| !is_name) else { return name };
+    let known = if is_group { group_principal(number) } else { user_principal(number) };
+    if known != format!("{number}@") {
+        dolmen_env::say(&format!("dolmen: {number} is {known} on this machine, and is named so"));
+    }
+    known
 }
 
 /// Refuses an owner or group that this machine knows nothing of: a container that is nobody's by a slip of the pen. Numbers

@@ -18,7 +18,8 @@ fn wrong_arguments_are_refused_with_code_2() {
     ] {
         let ran = place.run(args);
         assert_eq!(ran.code(), 2, "{ran:?}");
-        assert!(!ran.stderr().is_empty(), "{ran:?}");
+        assert_eq!((ran.stderr().lines().count(), ran.stdout().len()), (1, 0), "{ran:?}");
+        assert!(ran.stderr().starts_with("dolmen: "), "{ran:?}");
         let ran = place.run(&[args, &["--json"]].concat());
         let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
         assert_eq!(answer["detail"]["exit"], 2, "{ran:?}");
@@ -145,6 +146,43 @@ fn what_is_missing_on_the_command_line_is_named_in_json() {
     let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
     let error = answer["error"].as_str().unwrap();
     assert!(error.contains("<LOCAL> <PATH>") && !error.contains('\n'), "{error}");
+}
+
+#[test]
+fn what_is_wrong_with_a_command_line_is_told_in_one_line_with_what_is_meant_and_how_it_is_written() {
+    let place = Place::new("usage-line");
+    for (args, line) in [
+        (
+            &["unmount", "--lazi", "mnt"][..],
+            "unexpected argument '--lazi' found; a similar argument exists: '--lazy'; usage: dolmen unmount --lazy <DIR>",
+        ),
+        (
+            &["inspect"],
+            "the following required arguments were not provided: <POOL>; usage: dolmen inspect <POOL>",
+        ),
+        (
+            &["mount", "p", "c", "mnt", "--cache", "all"],
+            "invalid value 'all' for '--cache <WHAT>' [possible values: off, metadata, data]; see `dolmen help`",
+        ),
+        (
+            &["mount", "p", "c", "mnt", "--files", "--snapshot", "s"],
+            "the argument '--files' cannot be used with '--snapshot <SNAP>'; usage: dolmen mount --files <POOL> <CONT> <DIR>",
+        ),
+    ] {
+        let ran = place.run(args);
+        assert_eq!((ran.code(), ran.stderr()), (2, format!("dolmen: {line}\n")));
+        let ran = place.run(&[args, &["--json"]].concat());
+        let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+        let error = answer["error"].as_str().unwrap();
+        assert_eq!(error.split(';').next(), line.split(';').next());
+        assert!(!error.contains('\n'), "{error}");
+    }
+    // Of a group of commands its help is told.
+    let ran = place.run(&["pool"]);
+    assert!(ran.code() == 2 && ran.stderr().contains("Usage: dolmen pool"), "{ran:?}");
+    let help = place.ok(&["mount", "--help"]);
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("not with --snapshot") && help.contains("so not with --log"), "{help}");
 }
 
 #[test]

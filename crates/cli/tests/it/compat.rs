@@ -196,7 +196,8 @@ fn a_pool_that_cannot_be_opened_is_listed_beside_the_others() {
 fn usage_names_the_program_as_it_was_called() {
     let system = System::new("compat-usage");
     let line = system.fails(2, "daos", &["cont", "create"]);
-    assert!(line.contains("Usage: daos cont") && !line.contains("daos daos"), "{line}");
+    assert!(line.contains("usage: daos cont") && !line.contains("daos daos"), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
     let (code, help) = system.run("dmg", &["pool", "--help"]);
     assert!(code == 0 && help.contains("Usage: dmg pool") && !help.contains("dmg dmg"), "{help}");
     for name in ["daos", "dmg"] {
@@ -204,7 +205,7 @@ fn usage_names_the_program_as_it_was_called() {
         assert!(code == 0 && said.starts_with(name), "{said}");
     }
     let line = system.fails(2, "dolmen", &["daos", "cont", "create"]);
-    assert!(line.contains("Usage: dolmen daos cont"), "{line}");
+    assert!(line.contains("usage: dolmen daos cont"), "{line}");
     let line = system.fails(2, "dmg", &["-G", "file:/x", "pool", "list"]);
     assert!(line.contains("file:/x has no daemon") && line.contains("dolmen serve"), "{line}");
 }
@@ -654,6 +655,34 @@ fn containers_and_their_states_are_named_as_scripts_name_them() {
         system.fails(code, "daos", &[&["cont", "destroy-snap", "tank", "home"], &more[..]].concat());
     }
     system.json("dmg", &["pool", "destroy", "tank", "-r"]);
+}
+
+#[test]
+fn a_number_of_who_has_a_name_here_stands_for_the_name_and_a_path_for_no_pool() {
+    let system = System::new("compat-numbers");
+    system.json("dmg", &["pool", "create", "tank", "--size", "256MiB", "--targets", "1"]);
+    let at = |verb, more: &[&str]| system.json("dmg", &[&["pool", verb, "tank"], more].concat());
+    let entries = |found: &Value| found["entries"].as_array().unwrap().clone();
+    // A daemon knows who calls by his name, if there is one.
+    let before = entries(&at("get-acl", &[]));
+    at("update-acl", &["-e", "A::0@:r"]);
+    let found = entries(&at("update-acl", &["-e", "A:G:0@:r"]));
+    assert!(found.contains(&"A::root@:r".into()) && found.contains(&"A:G:root@:r".into()), "{found:?}");
+    assert!(entries(&at("update-acl", &["-e", "A::4200042@:r"])).contains(&"A::4200042@:r".into()));
+    for principal in ["u:0@", "g:root@", "u:4200042@"] {
+        at("delete-acl", &["-p", principal]);
+    }
+    assert_eq!(entries(&at("get-acl", &[])), before);
+    let ran = system.output("dmg", &["pool", "set-owner", "tank", "-u", "0", "-g", "0@"]);
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert!(ran.status.success() && said.contains("0 is root@ on this machine"), "{said}");
+    let found = at("get-acl", &[]);
+    assert_eq!((&found["owner_user"], &found["owner_group"]), (&"root@".into(), &"root@".into()));
+    let line = system.fails(2, "dmg", &["pool", "query", "usr/tank"]);
+    assert!(
+        line.contains("the label or UUID of a pool is wanted") && line.contains("that: tank; -G names"),
+        "{line}"
+    );
 }
 
 #[test]

@@ -51,6 +51,8 @@ fn what_cannot_be_mounted_is_told_with_a_remedy() {
     assert!(place.path("full/stone").exists());
     let line = place.fails(3, &["unmount", "mnt"]);
     assert!(line.contains("nothing is mounted there"), "{line}");
+    let line = place.fails(3, &["unmount", "nodir"]);
+    assert!(line.contains("nodir: no such file or directory; `findmnt"), "{line}");
     let line = place.fails(2, &["unmount", "/proc"]);
     assert!(line.contains("type proc"), "{line}");
     assert!(place.ok(&["check", "sys/p"]).contains("clean"));

@@ -83,7 +83,13 @@ fn a_mount_whose_process_was_killed_fails_and_is_taken_away() {
     assert!(is_gone(&error), "{error}");
     let line = mounted.place.fails(5, &["mount", "sys/p", "c", "mnt"]);
     assert!(line.contains("dolmen unmount"), "{line}");
-    unmounted(&mounted.place, "mnt");
+    let mut said = String::new();
+    wait_until("nobody uses the mount", || {
+        let ran = mounted.place.run(&["unmount", "mnt"]);
+        said = ran.stdout();
+        ran.code() == 0
+    });
+    assert!(said.contains("mnt is mounted no more; the process that served it had ended before"), "{said}");
     mounted.mount("mnt", &[]);
     assert_eq!(fs::read(mounted.path("f")).unwrap(), b"stone");
     mounted.mounts.remove(0);
