@@ -237,8 +237,8 @@ fn read_whole(
     let file = match dfs.open(path.as_bytes(), &OpenOptions::READ) {
         Err(Error::IsDirectory) => {
             let failure = Failure::new(Exit::Usage, "it is a directory");
-            let list = format!("dolmen fs ls {} {}", arg.words(), word(Path::new(path)));
-            return Ok(Err(failure.hint(format!("see `{list}`"))));
+            let hint = format!("see `dolmen fs ls {} {}`", arg.words(), word(Path::new(path)));
+            return Ok(Err(failure.hint(hint)));
         }
         Err(error) => return Ok(Err(error.into())),
         Ok(file) => file,

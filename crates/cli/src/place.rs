@@ -646,7 +646,8 @@ pub(crate) fn snapshot(cont: &Container, arg: &ContArg, name: &str) -> Outcome<S
         Some(snapshot) => Ok(snapshot.clone()),
         None => {
             let failure = Failure::new(Exit::Missing, "there is none of this name or epoch");
-            Err(failure.hint(format!("see `dolmen cont snapshot list {}`", arg.words()))).doing(doing)
+            let hint = format!("see `dolmen cont snapshot list {}`", arg.words());
+            Err(failure.hint(hint)).doing(doing)
         }
     }
 }

@@ -317,7 +317,8 @@ fn join_system(settings: &mut Settings, file: &Path) -> Outcome<Option<PathBuf>>
 fn refuse_pool(dir: &Path) -> Outcome<()> {
     let Some(system) = place::system_of_pool(dir) else { return Ok(()) };
     let why = "it is the directory of one pool, and a daemon serves the one around that, with all its pools";
-    Err(Failure::new(Exit::Usage, why).hint(format!("name {} in its place", word(&system))))
+    let hint = format!("name {} in its place", word(&system));
+    Err(Failure::new(Exit::Usage, why).hint(hint))
 }
 
 /// Says which pools nobody gets from this daemon yet, since processes have them by themselves, and how these end.

@@ -817,12 +817,12 @@ fn evict(link: &Link, arg: &ContArg, all: bool) -> Outcome<Answer> {
 }
 
 fn create_snap(link: &Link, arg: &ContArg, name: Option<&str>) -> Outcome<Answer> {
-    let (epoch, is_shown) = with(link, arg, PoolAccess::ReadWrite, |cont| {
-        let is_shown = name.is_none_or(|name| place::is_shown_in_mounts(cont, name));
-        Ok((cont.create_snapshot(name)?, is_shown))
+    let (epoch, hidden) = with(link, arg, PoolAccess::ReadWrite, |cont| {
+        let hidden = name.filter(|name| !place::is_shown_in_mounts(cont, name));
+        Ok((cont.create_snapshot(name)?, hidden))
     })?;
-    if !is_shown {
-        let name = dolmen_types::shown(name.unwrap_or_default().as_bytes());
+    if let Some(name) = hidden {
+        let name = dolmen_types::shown(name.as_bytes());
         dolmen_env::say(&format!(
             "dolmen: `.snapshots` of a mount does not show {name}, which no file can be called; `dolmen mount --snapshot` does"
         ));

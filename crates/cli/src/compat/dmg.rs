@@ -478,8 +478,8 @@ pub(super) fn targets(link: &Link, args: &Targets) -> Outcome<Answer> {
     }
     if infos.is_empty() {
         let failure = Failure::new(Exit::Missing, format!("engine {} has no target of it", args.rank));
-        let query = asking("dmg", &behind("pool query", &[&args.pool.pool]));
-        return Err(failure.hint(format!("see `{query}`"))).doing(doing);
+        let hint = format!("see `{}`", asking("dmg", &behind("pool query", &[&args.pool.pool])));
+        return Err(failure.hint(hint)).doing(doing);
     }
     Ok(Answer::new(table.text(), json!({ "status": 0, "infos": infos })))
 }
@@ -570,7 +570,8 @@ pub(super) fn engines(link: &Link, ranks: &[u32]) -> Outcome<Vec<RankInfo>> {
     };
     if let Some(rank) = ranks.iter().find(|&&rank| !info.ranks.iter().any(|info| info.rank == rank)) {
         let failure = Failure::new(Exit::Missing, format!("there is no engine {rank}"));
-        return Err(failure.hint(format!("see `{}`", asking("dmg", "system query"))));
+        let hint = format!("see `{}`", asking("dmg", "system query"));
+        return Err(failure.hint(hint));
     }
     Ok(info.ranks.into_iter().filter(|info| ranks.is_empty() || ranks.contains(&info.rank)).collect())
 }

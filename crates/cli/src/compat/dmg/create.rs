@@ -161,7 +161,8 @@ fn refuse_places(args: &Create, all: &[RankInfo]) -> Outcome<()> {
     let listed: Vec<u32> = all.iter().map(|engine| engine.rank).collect();
     if let Some(rank) = args.ranks.iter().find(|rank| !listed.contains(rank)) {
         let failure = Failure::new(Exit::Missing, format!("there is no engine {rank}"));
-        return Err(failure.hint(format!("see `{}`", asking("dmg", "system query"))));
+        let hint = format!("see `{}`", asking("dmg", "system query"));
+        return Err(failure.hint(hint));
     }
     let some = args.nranks.map(|count| (count, "--nranks")).or_else(|| {
         let is_some = listed.iter().any(|rank| !args.ranks.contains(rank));
