@@ -389,10 +389,16 @@ pub(crate) fn of_busy(failure: Failure, named: &Path) -> Failure {
             Path::new(socket).parent().and_then(|system| pool_directory(&system.join(pool)).ok())
         }
     };
-    let Some((dir, pid)) = dir.and_then(|dir| Some((dir.clone(), holder(&dir)?))) else { return failure };
+    let Some((dir, pid)) = dir.and_then(|dir| Some((dir.clone(), holder(&dir)?))) else {
+        return failure.hint(WHEN_HELD);
+    };
     let why = format!("process {pid} has {} by itself, and the daemon cannot", shown_outside(&dir));
     failure.because(why).hint(ends(pid))
 }
+
+/// What helps where it cannot be seen who has a pool.
+const WHEN_HELD: &str = "run the command again; if it stays so, a process on the daemon's machine may have the pool by itself \
+                         (`dolmen mount` without a daemon, a command): who may look into its directory is told which";
 
 /// The process that has a pool's directory by itself, and not through the daemon that serves the directory above it.
 pub(crate) fn holder(dir: &Path) -> Option<u32> {

@@ -172,8 +172,8 @@ pub(super) fn update(of: Owner<'_>, file: Option<&Path>, text: Option<&str>) -> 
     set(of, &acl)
 }
 
-/// Removes the entry of a principal.
-pub(super) fn delete(of: Owner<'_>, text: &str) -> Outcome<Answer> {
+/// Removes the entry of a principal; `shows` is the command that shows which there are.
+pub(super) fn delete(of: Owner<'_>, text: &str, shows: &str) -> Outcome<Answer> {
     let (who, name) = acl::principal(text).map_err(|_wrong| {
         Failure::new(Exit::Usage, format!("{text:?} is no principal"))
             .hint("give OWNER@, GROUP@, EVERYONE@, u:NAME@ or g:NAME@")
@@ -183,7 +183,8 @@ pub(super) fn delete(of: Owner<'_>, text: &str) -> Outcome<Answer> {
     // As it stands there, or as it would be put there.
     if !removes(name.clone()) && !removes(name.map(|name| by_name(who == Who::Group, name))) {
         let failure = Failure::new(Exit::Missing, format!("there is no entry for {text}"));
-        return Err(failure.hint("see `get-acl`"));
+        let hint = format!("see `{shows}`");
+        return Err(failure.hint(hint));
     }
     set(of, &acl)
 }
@@ -344,7 +345,9 @@ impl Verb {
             Self::UpdateAcl { entries, .. } => {
                 update(of, entries.acl_file.as_deref(), entries.entry.as_deref())
             }
-            Self::DeleteAcl { principal, .. } => delete(of, principal),
+            Self::DeleteAcl { pool, principal } => {
+                delete(of, principal, &asking("dmg", &behind("pool get-acl", &[&pool.pool])))
+            }
             Self::SetOwner { user, group, .. } => {
                 let named = Named { user: user.as_deref(), group: group.as_deref(), no_check: false };
                 set_owner(of, &named)

@@ -90,16 +90,17 @@ impl<A: Args> Verb<A> {
         }
     }
 
-    pub(super) fn run(&self, owner: Owner<'_>) -> Outcome<Answer> {
+    /// Does it; `lists` is the command that lists what there is.
+    pub(super) fn run(&self, owner: Owner<'_>, lists: &str) -> Outcome<Answer> {
         match self {
             Self::SetAttr { attr: Some(name), value: Some(value), .. } => {
                 owner.set(&[(name.clone(), value.as_bytes().to_vec())])?;
                 Ok(Answer::new("", Value::Null))
             }
             Self::SetAttr { attrs, .. } => set(owner, attrs),
-            Self::GetAttr { which, .. } => get(owner, &which.names()),
-            Self::ListAttrs { verbose, .. } => list(owner, *verbose),
-            Self::DelAttr { which, .. } => remove(owner, &which.names()),
+            Self::GetAttr { which, .. } => get(owner, &which.names(), lists),
+            Self::ListAttrs { verbose, .. } => list(owner, *verbose, lists),
+            Self::DelAttr { which, .. } => remove(owner, &which.names(), lists),
         }
     }
 }
@@ -178,20 +179,21 @@ impl Owner<'_> {
         }
     }
 
-    fn value(self, name: &str) -> Outcome<Vec<u8>> {
+    fn value(self, name: &str, lists: &str) -> Outcome<Vec<u8>> {
         let found = match self {
             Self::Pool(pool) => pool.attr(name),
             Self::Cont(cont) => cont.attr(name),
         };
-        found.map_err(|error| without(name, error))
+        found.map_err(|error| without(name, error, lists))
     }
 }
 
 /// An attribute that is not there is named.
-fn without(name: &str, error: Error) -> Failure {
+fn without(name: &str, error: Error, lists: &str) -> Failure {
     match error {
         Error::NotFound => {
-            Failure::new(Exit::Missing, format!("there is no attribute {name:?}")).hint("see `list-attrs`")
+            let failure = Failure::new(Exit::Missing, format!("there is no attribute {name:?}"));
+            failure.hint(format!("see `{lists}`"))
         }
         other => other.into(),
     }
@@ -218,13 +220,13 @@ fn set(owner: Owner<'_>, words: &[String]) -> Outcome<Answer> {
 }
 
 /// The attributes with these names, or all. Values are bytes, which JSON has in base 64.
-fn get(owner: Owner<'_>, names: &[String]) -> Outcome<Answer> {
+fn get(owner: Owner<'_>, names: &[String], lists: &str) -> Outcome<Answer> {
     let all = if names.is_empty() { owner.names()? } else { names.to_vec() };
     let mut table = Table::new(&["name", "value"]);
     let mut found = Vec::with_capacity(all.len());
     let mut text = String::new();
     for name in &all {
-        let value = owner.value(name)?;
+        let value = owner.value(name, lists)?;
         text = String::from_utf8_lossy(&value).into_owned();
         table.row([name.clone(), text.clone()]);
         found.push(json!({ "name": name, "value": base64(&value) }));
@@ -236,7 +238,7 @@ fn get(owner: Owner<'_>, names: &[String]) -> Outcome<Answer> {
 }
 
 /// The names of all, or names and values.
-fn list(owner: Owner<'_>, verbose: bool) -> Outcome<Answer> {
+fn list(owner: Owner<'_>, verbose: bool, lists: &str) -> Outcome<Answer> {
     let mut names = owner.names()?;
     names.sort_unstable();
     if !verbose {
@@ -245,7 +247,7 @@ fn list(owner: Owner<'_>, verbose: bool) -> Outcome<Answer> {
     let mut table = Table::new(&["name", "value"]);
     let mut all = serde_json::Map::new();
     for name in names {
-        let value = owner.value(&name)?;
+        let value = owner.value(&name, lists)?;
         table.row([name.clone(), String::from_utf8_lossy(&value).into_owned()]);
         all.insert(name, json!(base64(&value)));
     }
@@ -269,13 +271,13 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// Removes some.
-fn remove(owner: Owner<'_>, names: &[String]) -> Outcome<Answer> {
+fn remove(owner: Owner<'_>, names: &[String], lists: &str) -> Outcome<Answer> {
     if names.is_empty() {
         return Err(Failure::new(Exit::Usage, "no attribute is named").hint("give its NAME"));
     }
     // Before any is gone: removing what is not there would be no error.
     for name in names {
-        owner.value(name)?;
+        owner.value(name, lists)?;
     }
     match owner {
         Owner::Pool(pool) => pool.remove_attrs(names)?,

@@ -458,7 +458,8 @@ fn pool(system: &SystemArg, command: &Pool) -> Outcome<Answer> {
         Pool::Attr(verb) => {
             let pool = &verb.of().pool;
             let opened = open(&system.link()?, pool, verb.access())?;
-            verb.run(Owner::Pool(&opened.pool)).doing(|| format!("use pool {pool}"))
+            let lists = asking("daos", &behind("pool list-attrs", &[pool]));
+            verb.run(Owner::Pool(&opened.pool), &lists).doing(|| format!("use pool {pool}"))
         }
         Pool::GetProp(args) => dmg::props::show(&system.link()?, args),
         Pool::Autotest(_) => Err(Failure::absent("daos pool autotest", "use `dolmen bench object`")),
@@ -487,7 +488,9 @@ fn container(system: &SystemArg, command: &Cont) -> Outcome<Answer> {
         Cont::Stat(_) => {
             Err(Failure::absent("daos cont stat", "see `daos cont query` and `dolmen cont query`"))
         }
-        Cont::Attr(verb) => with(&link()?, verb.of(), verb.access(), |cont| verb.run(Owner::Cont(cont))),
+        Cont::Attr(verb) => with(&link()?, verb.of(), verb.access(), |cont| {
+            verb.run(Owner::Cont(cont), &asking("daos", &behind("cont list-attrs", &verb.of().words())))
+        }),
         Cont::One(verb) => one(&link()?, verb),
     }
 }
@@ -501,8 +504,9 @@ fn one(link: &Link, command: &One) -> Outcome<Answer> {
         with_perm(link, arg, PoolAccess::ReadWrite, perm, body)
     };
     match command {
-        One::GetProp { cont, names, given } => {
-            read(cont, 't', &|cont| props::get(cont, if given.is_empty() { names } else { given }))
+        One::GetProp { cont: arg, names, given } => {
+            let lists = asking("daos", &behind("cont get-prop", &arg.words()));
+            read(arg, 't', &|cont| props::get(cont, if given.is_empty() { names } else { given }, &lists))
         }
         One::SetProp { cont, values, given } => {
             write(cont, 'T', &|cont| props::set(cont, if given.is_empty() { values } else { given }))
@@ -516,8 +520,9 @@ fn one(link: &Link, command: &One) -> Outcome<Answer> {
         One::UpdateAcl { cont, entries } => write(cont, 'A', &|cont| {
             access::update(Owner::Cont(cont), entries.acl_file.as_deref(), entries.entry.as_deref())
         }),
-        One::DeleteAcl { cont, principal } => {
-            write(cont, 'A', &|cont| access::delete(Owner::Cont(cont), principal))
+        One::DeleteAcl { cont: arg, principal } => {
+            let shows = asking("daos", &behind("cont get-acl", &arg.words()));
+            write(arg, 'A', &|cont| access::delete(Owner::Cont(cont), principal, &shows))
         }
         One::SetOwner { cont, user, group, no_check } => write(cont, 'o', &|cont| {
             let named = access::Named { user: user.as_deref(), group: group.as_deref(), no_check: *no_check };

@@ -32,15 +32,16 @@ const NAMES: [(&str, &str); 21] = [
     ("status", "Health"),
 ];
 
-/// Properties with these names, or all.
-pub(super) fn get(cont: &Container, names: &[String]) -> Outcome<Answer> {
+/// Properties with these names, or all, which is what the command `lists` does.
+pub(super) fn get(cont: &Container, names: &[String], lists: &str) -> Outcome<Answer> {
     let found = cont.props(&[])?;
     let mut table = Table::new(&["name", "value"]);
     let mut all = Vec::new();
     for name in names {
         if !NAMES.iter().any(|row| row.0 == name) {
             let failure = Failure::new(Exit::Usage, format!("there is no property {name}"));
-            return Err(failure.hint("see `get-prop` without a name"));
+            let hint = format!("see `{lists}`");
+            return Err(failure.hint(hint));
         }
     }
     for (name, description) in NAMES {

@@ -1,7 +1,7 @@
 //! Properties of pools: those that there are, and those that `dmg pool create` is given.
 
 use crate::compat::attr::Owner;
-use crate::compat::{Opened, PoolArg, open, service_rank};
+use crate::compat::{Opened, PoolArg, asking, behind, called, open, service_rank};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Answer, Table};
 use clap::Args;
@@ -41,7 +41,9 @@ pub(in crate::compat) fn show(link: &Link, args: &GetProp) -> Outcome<Answer> {
     }
     all.sort_unstable_by_key(|row| row.0);
     if let Some(name) = args.names.iter().find(|name| !all.iter().any(|row| row.0 == name.as_str())) {
-        return Err(unknown(name));
+        let program = called().unwrap_or("dmg");
+        let lists = asking(program, &behind("pool get-prop", &[&args.pool.pool]));
+        return Err(unknown(name).hint(format!("see `{lists}`")));
     }
     let mut table = Table::new(&["name", "value"]);
     let mut rows = Vec::new();
@@ -62,8 +64,7 @@ pub(in crate::compat) fn show(link: &Link, args: &GetProp) -> Outcome<Answer> {
 }
 
 fn unknown(name: &str) -> Failure {
-    let failure = Failure::new(Exit::Usage, format!("there is no property {name} of a pool"));
-    failure.hint("see `dmg pool get-prop` without a name")
+    Failure::new(Exit::Usage, format!("there is no property {name} of a pool"))
 }
 
 /// Reads the properties of a pool that is to be made, each `NAME:VALUE`; the label, if it is among them. The others can only be
@@ -80,7 +81,10 @@ pub(super) fn given(pairs: &[String]) -> Outcome<Option<String>> {
             label = Some(value.to_owned());
             continue;
         }
-        let prop = POOL_PROPS.iter().find(|prop| prop.name == name).ok_or_else(|| unknown(name))?;
+        let prop = POOL_PROPS.iter().find(|prop| prop.name == name).ok_or_else(|| {
+            let names: Vec<&str> = POOL_PROPS.iter().map(|prop| prop.name).collect();
+            unknown(name).hint(format!("there are label, {}", names.join(", ")))
+        })?;
         if !prop.is_said_by(value) {
             let is = prop.word.map_or_else(|| prop.value.to_string(), str::to_owned);
             let why = format!("{name} is {is} for every pool, and cannot be {value}");
