@@ -87,9 +87,21 @@ struct Keeper {
 struct KeeperState {
     /// In which process it runs.
     process: Option<u32>,
-    /// There is a number, which was not there before.
+    /// There is something to renew, which was not there before.
     is_new: bool,
+    /// It rests, and looks in time for what is new whether or not it is woken.
+    is_near: bool,
     is_ended: bool,
+}
+
+/// Why the thread rests no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Woken {
+    /// There is something new.
+    New,
+    /// Time is over.
+    Rested,
+    Ended,
 }
 
 impl Keeper {
@@ -97,14 +109,31 @@ impl Keeper {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for something to happen, at most so long; whether it is to end.
-    fn waits(&self, rest_ns: u64) -> bool {
-        let state = self.state();
+    /// Waits for something to happen, at most so long.
+    fn waits(&self, rest_ns: u64) -> Woken {
+        let mut state = self.state();
+        state.is_near = rest_ns <= RENEW_NS;
         let is_quiet = |state: &mut KeeperState| !state.is_ended && !state.is_new;
         let waited = self.told.wait_timeout_while(state, Duration::from_nanos(rest_ns), is_quiet);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        state.is_new = false;
-        state.is_ended
+        // What comes while it looks may be missed by that look.
+        state.is_near = false;
+        let is_new = core::mem::take(&mut state.is_new);
+        match () {
+            () if state.is_ended => Woken::Ended,
+            () if is_new => Woken::New,
+            () => Woken::Rested,
+        }
+    }
+
+    /// Has it look before what is new now has to be renewed.
+    fn wake(&self) {
+        let mut state = self.state();
+        if !state.is_near && !state.is_new {
+            state.is_new = true;
+            drop(state);
+            self.told.notify_all();
+        }
     }
 }
 
@@ -173,10 +202,10 @@ impl Holder {
         }
     }
 
-    /// Has the thread look at once, if there is one.
+    /// Has the thread, if there is one, look before what is new now has to be renewed. Nobody is woken where it looks in time by itself:
+    /// who makes one file after the other begins to have something open each time.
     pub(crate) fn wake(&self) {
-        self.keeper.state().is_new = true;
-        self.keeper.told.notify_all();
+        self.keeper.wake();
     }
 
     /// The mount ends: what it has not freed is left to whoever comes.
@@ -198,7 +227,8 @@ fn keep(mount: &Weak<Mount>, keeper: &Keeper, tends: bool) {
     let mut looks = Looks::default();
     let mut rest_ns = LOOK_NS_MAX;
     loop {
-        if keeper.waits(rest_ns) {
+        let woken = keeper.waits(rest_ns);
+        if woken == Woken::Ended {
             return;
         }
         let Some(mount) = mount.upgrade() else { return };
@@ -207,7 +237,8 @@ fn keep(mount: &Weak<Mount>, keeper: &Keeper, tends: bool) {
         if tends {
             looks.look(&mount);
         }
-        rest_ns = if holds || waits { RENEW_NS } else { looks.rest_ns };
+        // Where something was open a moment ago something will be soon.
+        rest_ns = if holds || waits || woken == Woken::New { RENEW_NS } else { looks.rest_ns };
     }
 }
 
@@ -538,5 +569,33 @@ impl Drop for Judge<'_> {
             // Ignored: then they end with the time that locks have.
             let _end_later = locks.leave();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Keeper, LOOK_NS_MAX, Woken};
+    use dolmen_client::lock::RENEW_NS;
+
+    #[test]
+    fn who_looks_in_time_by_itself_is_not_woken_and_who_would_look_too_late_is() {
+        let keeper = Keeper::default();
+        keeper.wake();
+        assert_eq!(keeper.waits(u64::MAX), Woken::New, "it was woken before it rested");
+        keeper.state().is_near = true;
+        keeper.wake();
+        assert_eq!(keeper.waits(0), Woken::Rested, "it looks in time");
+        keeper.wake();
+        assert_eq!(keeper.waits(LOOK_NS_MAX), Woken::New, "it was looking, and may have missed what is new");
+        dolmen_env::scope(|threads| {
+            let resting = threads.spawn(|| keeper.waits(RENEW_NS + 1));
+            while !resting.is_finished() {
+                keeper.wake();
+                std::thread::yield_now();
+            }
+            assert_eq!(resting.join().unwrap(), Woken::New, "it would have looked too late");
+        });
+        keeper.state().is_ended = true;
+        assert_eq!(keeper.waits(RENEW_NS), Woken::Ended);
     }
 }
