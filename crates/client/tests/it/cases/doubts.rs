@@ -151,7 +151,9 @@ fn a_batch_in_doubt_is_asked_for_and_not_done_anew() {
         };
         assert!(insert(LONG).is_ok(), "it was there by itself");
         object.punch(At::Latest, Cond::NONE).unwrap();
+        let before = served.heads().len();
         assert!(matches!(insert(FOR_EVER), Err(Error::InDoubt { .. })));
+        assert_eq!(served.heads().len(), before + 1, "it was begun once");
         assert_eq!(insert(0), Err(Error::Exists));
     }
 }
