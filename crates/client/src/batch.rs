@@ -98,7 +98,8 @@ impl<'a> Batch<'a> {
                 return Err(Invalid::Count.into());
             }
             let tx = TxId { client: core.client(), begin: epoch };
-            Ok(Ask::Pool(PoolVerb::TxCommit(TxCommit { cont: self.cont.no(), tx, epoch, parts })))
+            let (cont, read) = (self.cont.no(), SmallVec::new());
+            Ok(Ask::Pool(PoolVerb::TxCommit(TxCommit { cont, tx, epoch, parts, read })))
         })?)
     }
 }

@@ -5,6 +5,7 @@
 use crate::event::Inner;
 use crate::gathered::Gathered;
 use crate::later::Later;
+use crate::reads::Reads;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use dolmen_codec::evictions::Evictions;
@@ -179,6 +180,7 @@ pub(crate) struct Core {
     map: AtomicU64,
     /// Requests of queues that are sent and not answered.
     sent: AtomicUsize,
+    reads: Reads,
     /// Guards the list of queues; taken alone, to open one and to look after all.
     queues: Mutex<Vec<Weak<Inner>>>,
     /// Guards which handles on containers end together; taken alone, to open, close and evict.
@@ -256,6 +258,7 @@ impl Core {
             changes: Mutex::default(),
             map: AtomicU64::new(0),
             sent: AtomicUsize::new(0),
+            reads: Reads::default(),
             queues: Mutex::default(),
             eras: Mutex::default(),
             rng: Mutex::new(rng),
@@ -267,6 +270,10 @@ impl Core {
 
     pub(crate) fn transport(&self) -> &Arc<dyn Transport> {
         &self.transport
+    }
+
+    pub(crate) fn reads(&self) -> &Reads {
+        &self.reads
     }
 
     pub(crate) fn later(&self) -> &Later {
@@ -395,10 +402,12 @@ impl Core {
         Head { id, oldest, deadline_ns, map_version, job: self.job, tenant: self.tenant, cred: self.cred }
     }
 
-    /// The same for what is asked: the service is told which is the oldest change that it may be asked for still.
+    /// The same for what is asked: the service is told which is the oldest change that it may be asked for still. Where a
+    /// transaction reads is noted.
     #[inline]
     pub(crate) fn head_of(&self, id: RequestId, map_version: u32, ask: &Ask<'_>) -> Head {
         let mut head = self.head(id, map_version);
+        self.reads.note(ask);
         if let Ask::Pool(verb) = ask
             && !matches!(verb, PoolVerb::TxCommit(_))
         {

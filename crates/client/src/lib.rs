@@ -52,6 +52,7 @@ mod object;
 mod oids;
 mod pool;
 mod pool_props;
+mod reads;
 mod split;
 mod together;
 mod tx;

@@ -232,6 +232,12 @@ impl Tx {
 
     /// Ends a commit as its answer says.
     fn end_commit(&self, result: Result<Epoch>, commit: Commit) -> Result<Epoch> {
+        let core = self.cont.core();
+        match &result {
+            Ok(_) if commit.log.is_empty() => core.end_reads(commit.epoch),
+            Ok(_) | Err(Error::TxRestart { .. }) => core.forget_reads(commit.epoch),
+            Err(_) => {}
+        }
         let mut state = self.lock();
         state.phase = match &result {
             Ok(_) => Phase::Ended,
@@ -274,7 +280,9 @@ impl Tx {
         value: impl Fn(&'l Value) -> NewValue<'o>,
     ) -> Result<TxCommit<'o>> {
         let (tx, epoch) = (self.id(commit.epoch), commit.epoch);
-        Ok(TxCommit { cont: self.cont.no(), tx, epoch, parts: parts(&commit.log, map, value)? })
+        let parts = parts(&commit.log, map, value)?;
+        let read = self.cont.core().only_read(epoch, parts.iter().map(|(target, _)| target));
+        Ok(TxCommit { cont: self.cont.no(), tx, epoch, parts, read })
     }
 
     /// Launches [`Tx::commit`]; gives [`Output::Written`](crate::Output::Written). Until that completes the
@@ -311,6 +319,16 @@ impl Tx {
         let mut state = self.lock();
         let epoch = state.epoch;
         *state = State { phase: Phase::Ended, ..State::new(epoch) };
+        drop(state);
+        self.end_reads(epoch);
+    }
+
+    /// What was read at this epoch need not be kept.
+    fn end_reads(&self, epoch: Epoch) {
+        // What only shows a transaction has not ended with it.
+        if self.shows.is_none() {
+            self.cont.core().end_reads(epoch);
+        }
     }
 
     /// Begins anew under the same handle: everything buffered is forgotten, the epoch is a new one.
@@ -326,6 +344,7 @@ impl Tx {
     /// # Errors
     /// As [`Tx::restart`].
     pub async fn restart_by(&self, way: Way) -> Result<()> {
+        self.end_reads(self.epoch());
         let epoch = begin_epoch(way, &self.cont).await?;
         *self.lock() = State::new(epoch);
         Ok(())
@@ -445,6 +464,12 @@ impl Tx {
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic of another thread cannot leave it half changed: nothing in here calls out.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        self.end_reads(self.epoch());
     }
 }
 

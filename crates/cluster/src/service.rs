@@ -22,10 +22,11 @@ use crate::inbox::{locked, try_locked};
 use crate::resolve;
 use crate::service::record::{ContRecord, Intent, Times};
 use crate::service::repeats::{Asked, Repeats};
+use crate::tell;
 use core::ops::{Deref, DerefMut};
 use dolmen_codec::TargetStore;
 use dolmen_codec::pool::{
-    ContHandle, ContInfo, ContName, OpenFor, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose,
+    ContHandle, ContInfo, ContName, EndedTx, OpenFor, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose,
 };
 use dolmen_codec::verb::{
     Audit, ContSpec, ContVerb, Finding, Reply, SpaceReport, Usage, Verb, system_container,
@@ -311,12 +312,21 @@ impl Service {
             PoolVerb::TxBegin => Ok(PoolReply::Epoch(self.now(targets))),
             // Its own records change by its own verbs only.
             PoolVerb::TxCommit(tx) if tx.cont == ContNo::SYSTEM => Err(Error::NoPermission),
-            PoolVerb::TxCommit(tx) => {
-                self.commit(targets, head, tx).map(PoolReply::Epoch).inspect_err(|error| {
-                    if let Error::TxRestart { after } = error {
-                        self.hlc.merge(*after);
-                    }
-                })
+            PoolVerb::TxCommit(mut tx) => {
+                let ended = EndedTx { epoch: tx.tx.begin, read: core::mem::take(&mut tx.read) };
+                let result = self.commit(targets, head, tx);
+                if let Err(Error::TxRestart { after }) = &result {
+                    self.hlc.merge(*after);
+                }
+                // Whatever else it was told, it may go on.
+                if matches!(result, Ok(_) | Err(Error::TxRestart { .. })) {
+                    tell::tell_end(targets, &ended);
+                }
+                result.map(PoolReply::Epoch)
+            }
+            PoolVerb::TxEnd(ended) => {
+                tell::tell_end(targets, &ended);
+                Ok(PoolReply::Done)
             }
             PoolVerb::Query => self.query(targets).map(PoolReply::Pool),
             PoolVerb::ContQuota(no) => self.quota(targets, no).map(Box::new).map(PoolReply::Quota),
@@ -592,6 +602,7 @@ fn ask_state<T: TargetStore>(
         | PoolVerb::ContQuota(_)
         | PoolVerb::TxBegin
         | PoolVerb::TxCommit(_)
+        | PoolVerb::TxEnd(_)
         | PoolVerb::Aggregate(..)
         | PoolVerb::Checkpoint
         | PoolVerb::Scrub

@@ -7,6 +7,7 @@ use crate::commit::{Command, Coordinator, Event, Message};
 use crate::dispatch::{Targets, plain};
 use crate::inbox::{Ticket, locked};
 use dolmen_codec::TargetStore;
+use dolmen_codec::pool::EndedTx;
 use dolmen_codec::verb::{InDoubt, Reply, Verb};
 use dolmen_types::{ContNo, Result, TargetNo, TxId};
 use smallvec::SmallVec;
@@ -83,6 +84,15 @@ pub(crate) fn decided<'a>(message: Message, tx: TxId) -> Option<Verb<'a>> {
         Message::Conclude => Some(Verb::Conclude(tx)),
         Message::Abort => Some(Verb::Abort(tx)),
         Message::Prepare => None,
+    }
+}
+
+/// Tells the targets at which a transaction was only read that it has ended, and waits for none of them: what one that does not
+/// hear it keeps for the transaction, it keeps no longer than for others that do not end.
+pub(crate) fn tell_end<T: TargetStore>(targets: &Targets<T>, ended: &EndedTx) {
+    let tx = TxId { client: 0, begin: ended.epoch };
+    for &target in ended.read.iter().filter(|target| target.index() < targets.count()) {
+        targets.tell(target, plain(ContNo::SYSTEM, Verb::Conclude(tx)));
     }
 }
 

@@ -16,7 +16,8 @@ use ring::digest::{Context, SHA256};
 
 /// What a commit is known by to the targets. How its parts are ordered does not matter.
 pub(crate) fn number_of(commit: &TxCommit<'_>, cred: Credentials) -> TxId {
-    let TxCommit { cont, tx, epoch, parts } = commit;
+    // Where it has only read says nothing of what it does.
+    let TxCommit { cont, tx, epoch, parts, read: _ } = commit;
     let mut hash = Hash(Context::new(&SHA256));
     hash.number(u64::from(cred.uid));
     hash.bytes(&tx.client.to_le_bytes());
@@ -170,7 +171,13 @@ mod tests {
 
     fn asked<'a>(parts: Vec<(u16, Vec<Mutation<'a>>)>) -> TxCommit<'a> {
         let parts = parts.into_iter().map(|(target, mutations)| (TargetNo(target), mutations)).collect();
-        TxCommit { cont: ContNo(3), tx: TxId { client: 4, begin: Epoch(5) }, epoch: Epoch(6), parts }
+        TxCommit {
+            cont: ContNo(3),
+            tx: TxId { client: 4, begin: Epoch(5) },
+            epoch: Epoch(6),
+            parts,
+            read: SmallVec::new(),
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::order::HashKey;
 use crate::quota::{Limits, Report, Share, ShareTold};
 use crate::verb::{Audit, Mutation, SpaceReport, Usage};
 use dolmen_types::{ContNo, Epoch, Label, PoolMap, PropId, Props, TargetNo, TxId, Uuid};
+use smallvec::SmallVec;
 
 /// A question to the pool's service.
 #[derive(Debug)]
@@ -82,6 +83,9 @@ pub enum PoolVerb<'a> {
     TxBegin,
     /// Commits a transaction. Answer: [`PoolReply::Epoch`]; `TxRestart` on a conflict.
     TxCommit(TxCommit<'a>),
+    /// Tells that a transaction has ended without a commit; no harm if it had not begun. Answer: [`PoolReply::Done`]. An engine
+    /// knows it only if it says so, with [`FEATURE_ENDS`](crate::wire::FEATURE_ENDS).
+    TxEnd(EndedTx),
     /// Aggregates a container on all targets up to an epoch (0: as far as possible), to the end.
     /// Answer: [`PoolReply::Aggregated`].
     Aggregate(ContNo, Epoch),
@@ -205,6 +209,18 @@ pub struct TxCommit<'a> {
     pub epoch: Epoch,
     /// Mutations by target, in program order.
     pub parts: Vec<(TargetNo, Vec<Mutation<'a>>)>,
+    /// Targets that were only read at: they hear of its end. Left out where
+    /// [`FEATURE_ENDS`](crate::wire::FEATURE_ENDS) is not said.
+    pub read: SmallVec<[TargetNo; 4]>,
+}
+
+/// A transaction that has ended, and where targets keep for it what it has read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedTx {
+    /// The epoch that its reads had.
+    pub epoch: Epoch,
+    /// Targets that it has read at, and not written to.
+    pub read: SmallVec<[TargetNo; 4]>,
 }
 
 /// A pool.

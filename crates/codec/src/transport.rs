@@ -80,6 +80,7 @@ impl Ask<'_> {
                     | PoolVerb::AttrNames(_)
                     | PoolVerb::SnapList(_)
                     | PoolVerb::TxBegin
+                    | PoolVerb::TxEnd(_)
                     | PoolVerb::Scrub
                     | PoolVerb::Check
             ),

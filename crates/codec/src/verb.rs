@@ -30,7 +30,8 @@ pub enum Verb<'a> {
     /// Decides a prepared transaction for good; repeating it is harmless. Answer: [`Reply::Done`].
     Commit(TxId),
     /// Every participant has acknowledged the commit of a transaction that this target leads: it need not be kept for
-    /// them any more. Repeating it, or an unknown id, is harmless. Answer: [`Reply::Done`].
+    /// them any more. Repeating it, or an unknown id, is harmless. Answer: [`Reply::Done`]. A target at which a transaction was
+    /// only read is told of its end by it: what it may ask for need not be kept, whoever its client is.
     Conclude(TxId),
     /// Forgets a prepared transaction; repeating it, or an unknown id, is harmless. Answer: [`Reply::Done`].
     Abort(TxId),

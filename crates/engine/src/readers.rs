@@ -1,7 +1,7 @@
 //! Transactions that have read here and may go on: what they read, and where they write, is kept for them at rest.
 //!
-//! A target learns of a transaction by its reads, and of its end only if it writes here. So each is kept for a time from
-//! its begin, whether it goes on or not.
+//! A target learns of a transaction by its reads, and of its end by what it writes here, or because it is told that it has only
+//! read. Nobody can be made to tell: so each is kept for a time from its begin at most, whether it goes on or not.
 //!
 //! Invariants: whatever was noted and has not ended is at or above what `oldest` gives, until it is too old; memory does
 //! not grow with the number of transactions.

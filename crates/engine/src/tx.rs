@@ -699,12 +699,14 @@ impl Target {
         Ok(appended.sequence)
     }
 
-    /// All participants know of a commit. Nobody waits for the frame: without it they are told once more.
+    /// All participants know of a commit. Nobody waits for the frame: without it they are told once more. A transaction that this
+    /// target does not lead was only read here, and has ended.
     pub(crate) fn conclude_tx(&mut self, tx: TxId) -> Result<(), Error> {
-        self.seek_room(TX_BYTES, Need::Removal);
         if !self.txs.led.contains_key(&tx) {
+            self.forget_reader(tx.begin);
             return Ok(());
         }
+        self.seek_room(TX_BYTES, Need::Removal);
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }

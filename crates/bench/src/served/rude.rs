@@ -140,6 +140,7 @@ impl Rude {
             push_acked: 0,
             wants_lease: false,
             names_charged: false,
+            tells_ends: false,
         }
     }
 

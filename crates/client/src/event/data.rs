@@ -9,6 +9,7 @@ use crate::batch::parts_of;
 use crate::client::unexpected;
 use crate::listing::{self, Where};
 use crate::object::{Object, Page};
+use crate::reads::Reading;
 use crate::split;
 use crate::tx::Conflicts;
 use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
@@ -130,7 +131,7 @@ impl Object {
     /// whose outcome is not told is asked for again.
     fn punch_step(&self, cond: Cond) -> Step {
         let (object, mut conflicts, mut stage) = (self.clone(), Conflicts::default(), PunchStage::Begin);
-        let mut doubts = Conflicts::default();
+        let (mut doubts, mut reading) = (Conflicts::default(), None);
         Box::new(move |answer| {
             let core = object.container().core();
             let commit = |epoch, stage: &mut PunchStage| {
@@ -140,6 +141,7 @@ impl Object {
             };
             let read = || match (answer?, stage) {
                 (Answer::Pool(PoolReply::Epoch(epoch)), PunchStage::Begin) if cond.has(Cond::PUNCH) => {
+                    reading = Some(Reading::begin(object.container(), epoch));
                     stage = PunchStage::Look(epoch, 0);
                     object.look_for_any(epoch, &Anchor::default()).map(Then::Ask)
                 }
@@ -164,7 +166,13 @@ impl Object {
                 }
                 _ => Err(unexpected()),
             };
-            let error = match read() {
+            let then = read();
+            if let (Ok(Then::Done(_)) | Err(Error::TxRestart { .. }), PunchStage::Commit(epoch, _)) =
+                (&then, stage)
+            {
+                core.forget_reads(epoch);
+            }
+            let error = match then {
                 Ok(then) => return then,
                 Err(error) => error,
             };
@@ -176,7 +184,7 @@ impl Object {
                 (Error::TxRestart { .. } | Error::InDoubt { .. } | Error::EpochGone { .. }, _)
                     if conflicts.may_try_again(core) =>
                 {
-                    (stage, doubts) = (PunchStage::Begin, Conflicts::default());
+                    (stage, doubts, reading) = (PunchStage::Begin, Conflicts::default(), None);
                     let (id, map_version) = (core.read_id(), core.map().version);
                     Then::Ask(Next { id, map_version, ask: Ask::Pool(PoolVerb::TxBegin) })
                 }
@@ -199,7 +207,8 @@ impl Object {
         let punch = Punch { oid: self.oid(), scope: PunchScope::Object, cond: Cond::NONE };
         let parts = parts_of([(self, &Mutation::Punch(punch))].into_iter(), map)?;
         let tx = TxId { client: core.client(), begin: epoch };
-        let commit = TxCommit { cont: self.container().no(), tx, epoch, parts };
+        let read = core.only_read(epoch, parts.iter().map(|(target, _)| target));
+        let commit = TxCommit { cont: self.container().no(), tx, epoch, parts, read };
         let ask = Ask::Pool(PoolVerb::TxCommit(commit));
         Ok(Next { id, map_version: map.version, ask })
     }

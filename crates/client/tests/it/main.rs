@@ -46,6 +46,7 @@ mod on_model {
     mod kvs;
     mod objects;
     mod overlay;
+    mod reads;
     mod repeats;
     mod rollbacks;
     mod threads;
@@ -84,6 +85,7 @@ mod on_engine {
     mod kvs;
     mod objects;
     mod overlay;
+    mod reads;
     mod repeats;
     mod rollbacks;
     mod threads;

@@ -3,7 +3,7 @@
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
 use dolmen_env::SimClock;
-use dolmen_types::{Error, Head, Result, TxId};
+use dolmen_types::{Epoch, Error, Head, Result, TargetNo, TxId};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -16,6 +16,9 @@ pub(crate) enum Doubt {
     Done,
     Lost,
 }
+
+/// What targets are told of the end of a transaction: its epoch, whether by its commit, and which.
+pub(crate) type End = (Epoch, bool, Vec<TargetNo>);
 
 pub(crate) struct Watched {
     inner: Arc<dyn Transport>,
@@ -30,6 +33,7 @@ struct State {
     faults: VecDeque<Error>,
     lost_answers: u32,
     doubts: Option<(Doubt, u32)>,
+    ends: Vec<End>,
     heads: Vec<Head>,
     /// Outcomes that never reached the pool.
     refused: Vec<(QueueId, Outcome)>,
@@ -60,6 +64,11 @@ impl Watched {
         self.state.lock().unwrap().map_version = version;
     }
 
+    /// Ends of transactions that targets were told of since the last call.
+    pub(crate) fn take_ends(&self) -> Vec<End> {
+        core::mem::take(&mut self.state.lock().unwrap().ends)
+    }
+
     /// Every head that arrived, in order.
     pub(crate) fn heads(&self) -> Vec<Head> {
         self.state.lock().unwrap().heads.clone()
@@ -70,6 +79,13 @@ impl Watched {
         self.clock.advance(20_000);
         let mut state = self.state.lock().unwrap();
         state.heads.push(request.head);
+        match &request.ask {
+            Ask::Pool(PoolVerb::TxCommit(commit)) => {
+                state.ends.push((commit.epoch, true, commit.read.to_vec()));
+            }
+            Ask::Pool(PoolVerb::TxEnd(ended)) => state.ends.push((ended.epoch, false, ended.read.to_vec())),
+            _ => {}
+        }
         let Ask::Target(..) = request.ask else { return None };
         let version = state.map_version;
         let stale = (request.head.map_version < version).then_some(Error::StaleMap { version });

@@ -106,7 +106,13 @@ fn a_pool_goes_on_after_its_clock_has_stepped_back() {
     assert_eq!(get(&after, 1, cont.no, ReadAt::Tx(begun)), Ok(0));
     let parts = [0, 1].map(|no| (TargetNo(no), vec![Mutation::Update(update(b"both"))]));
     let tx = TxId { client: 4, begin: begun };
-    let commit = TxCommit { cont: cont.no, tx, epoch: begun, parts: parts.into_iter().collect() };
+    let commit = TxCommit {
+        cont: cont.no,
+        tx,
+        epoch: begun,
+        parts: parts.into_iter().collect(),
+        read: smallvec::SmallVec::new(),
+    };
     assert_eq!(epoch(&after, PoolVerb::TxCommit(commit)), begun);
     let snapshot = epoch(&after, PoolVerb::SnapCreate(cont.no, None));
     ask(&after, put()).unwrap();

@@ -18,11 +18,13 @@ pub(super) struct Gather<'o, 'p> {
     payload_bytes: u64,
     /// Whether it says whom writes are charged to: the other side understands that.
     pub(super) names_charged: bool,
+    /// Whether it says where a transaction has only read: so does that.
+    pub(super) tells_ends: bool,
 }
 
 impl<'o, 'p> Gather<'o, 'p> {
-    pub(super) fn new(out: &'o mut Vec<u8>, names_charged: bool) -> Self {
-        Self { body: Writer::new(out), parts: SmallVec::new(), payload_bytes: 0, names_charged }
+    pub(super) fn new(out: &'o mut Vec<u8>, names_charged: bool, tells_ends: bool) -> Self {
+        Self { body: Writer::new(out), parts: SmallVec::new(), payload_bytes: 0, names_charged, tells_ends }
     }
 
     /// Appends a part to the payload and its length to the body.

@@ -148,6 +148,10 @@ numbered! {
         Share = 0x0123,
         /// [`PoolVerb::Admit`](crate::pool::PoolVerb::Admit) where containers have limits.
         AdmitLimited = 0x0124,
+        /// [`PoolVerb::TxCommit`](crate::pool::PoolVerb::TxCommit) of a transaction that has read where it does not write.
+        TxCommitRead = 0x0125,
+        /// [`PoolVerb::TxEnd`](crate::pool::PoolVerb::TxEnd).
+        TxEnd = 0x0126,
         /// [`PoolVerb::Files`](crate::pool::PoolVerb::Files).
         Files = 0x0301,
         /// [`SystemVerb::Ping`](super::SystemVerb::Ping).
@@ -196,6 +200,8 @@ impl AskKind {
             | Self::ContSetQuota
             | Self::Share
             | Self::AdmitLimited
+            | Self::TxCommitRead
+            | Self::TxEnd
             | Self::Files
             | Self::PartLook => Version::Two,
             _ => Version::One,

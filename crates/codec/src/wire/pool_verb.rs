@@ -6,10 +6,11 @@ use super::field::{Field, Writer, choice, read_list, record};
 use super::tx::{put_mutations, read_mutations};
 use crate::bytes::Reader;
 use crate::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange};
-use crate::pool::{ContName, FilesAsk, OpenFor, PoolVerb, TxCommit, Whose};
+use crate::pool::{ContName, EndedTx, FilesAsk, OpenFor, PoolVerb, TxCommit, Whose};
 use crate::quota::{Limits, Share};
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, IODS_MAX, TARGETS_MAX};
 use dolmen_types::{ContNo, Epoch, Label, Oid, PropId, PropValue, Props, TargetNo, TxId, Uuid};
+use smallvec::SmallVec;
 
 /// What a property's value is. Persistent: never renumber.
 const NUMBER: u8 = 0;
@@ -146,10 +147,8 @@ impl<A: Field, B: Field> Field for (A, B) {
 
 pub(super) fn put_pool_verb<'p>(w: &mut Gather<'_, 'p>, verb: &'p PoolVerb<'_>) -> AskKind {
     match verb {
-        PoolVerb::TxCommit(commit) => {
-            put_commit(w, commit);
-            AskKind::TxCommit
-        }
+        PoolVerb::TxCommit(commit) => put_commit(w, commit),
+        PoolVerb::TxEnd(EndedTx { epoch, read }) => with_two(w, AskKind::TxEnd, epoch, read),
         PoolVerb::Query => AskKind::PoolQuery,
         PoolVerb::ContCreate { uuid, label, props } => {
             w.body.put(uuid);
@@ -228,6 +227,13 @@ pub(super) fn read_pool_verb<'p>(kind: AskKind, input: &mut Input<'_, 'p>) -> Op
     let r = &mut input.body;
     Some(match kind {
         AskKind::TxCommit => PoolVerb::TxCommit(read_commit(input)?),
+        AskKind::TxCommitRead => {
+            let mut commit = read_commit(input)?;
+            commit.read = Field::read(&mut input.body)?;
+            // Without there is another kind.
+            (!commit.read.is_empty()).then_some(PoolVerb::TxCommit(commit))?
+        }
+        AskKind::TxEnd => PoolVerb::TxEnd(EndedTx { epoch: Epoch::read(r)?, read: Field::read(r)? }),
         AskKind::PoolQuery => PoolVerb::Query,
         AskKind::ContCreate => PoolVerb::ContCreate {
             uuid: Uuid::read(r)?,
@@ -283,8 +289,8 @@ pub(super) fn read_pool_verb<'p>(kind: AskKind, input: &mut Input<'_, 'p>) -> Op
     })
 }
 
-fn put_commit<'p>(w: &mut Gather<'_, 'p>, commit: &'p TxCommit<'_>) {
-    let TxCommit { cont, tx, epoch, parts } = commit;
+fn put_commit<'p>(w: &mut Gather<'_, 'p>, commit: &'p TxCommit<'_>) -> AskKind {
+    let TxCommit { cont, tx, epoch, parts, read } = commit;
     w.body.put(cont);
     w.body.put(tx);
     w.body.put(epoch);
@@ -293,6 +299,11 @@ fn put_commit<'p>(w: &mut Gather<'_, 'p>, commit: &'p TxCommit<'_>) {
         w.body.put(target);
         put_mutations(w, mutations);
     }
+    if read.is_empty() || !w.tells_ends {
+        return AskKind::TxCommit;
+    }
+    w.body.put(read);
+    AskKind::TxCommitRead
 }
 
 fn read_commit<'p>(input: &mut Input<'_, 'p>) -> Option<TxCommit<'p>> {
@@ -304,7 +315,7 @@ fn read_commit<'p>(input: &mut Input<'_, 'p>) -> Option<TxCommit<'p>> {
     for _ in 0..count {
         parts.push((TargetNo::read(&mut input.body)?, read_mutations(input)?));
     }
-    Some(TxCommit { cont, tx, epoch, parts })
+    Some(TxCommit { cont, tx, epoch, parts, read: SmallVec::new() })
 }
 
 /// What is asked of files. Persistent: never renumber.

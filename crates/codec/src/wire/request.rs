@@ -33,6 +33,8 @@ pub struct Caller {
     pub wants_lease: bool,
     /// Whether the other side understands whom writes are charged to; else that is left out.
     pub names_charged: bool,
+    /// Whether it understands where transactions have only read; so with that.
+    pub tells_ends: bool,
 }
 
 /// What a request that came in asks.
@@ -58,7 +60,7 @@ pub fn encode_request<'p>(
     caller: &Caller,
     ask: &'p Ask<'_>,
 ) -> Result<PayloadParts<'p>, Error> {
-    put_request(out, caller, |out| put_body(out, ask, caller.names_charged))
+    put_request(out, caller, |out| put_body(out, ask, caller))
 }
 
 /// Appends a request whose body is what `put_body` appends.
@@ -105,7 +107,8 @@ fn seal<'p>(frame: &mut [u8], caller: &Caller, sent: Sent<'p>) -> Result<Payload
     if body.len() > FRAME_BODY_BYTES_MAX {
         return Err(too_big(body.len()));
     }
-    let Caller { version, token, head, pool, seen, push_acked, wants_lease, names_charged: _ } = *caller;
+    let Caller { version, token, head, pool, seen, push_acked, wants_lease, names_charged: _, tells_ends: _ } =
+        *caller;
     let Sent { kind, target, cont, parts, payload_bytes } = sent;
     if version < kind.since() {
         return Err(Invalid::Argument.into());
@@ -130,8 +133,8 @@ fn seal<'p>(frame: &mut [u8], caller: &Caller, sent: Sent<'p>) -> Result<Payload
     Ok(parts)
 }
 
-fn put_body<'p>(out: &mut Vec<u8>, ask: &'p Ask<'_>, names_charged: bool) -> Result<Sent<'p>, Error> {
-    let mut w = Gather::new(out, names_charged);
+fn put_body<'p>(out: &mut Vec<u8>, ask: &'p Ask<'_>, caller: &Caller) -> Result<Sent<'p>, Error> {
+    let mut w = Gather::new(out, caller.names_charged, caller.tells_ends);
     let (kind, target, cont) = match ask {
         Ask::Target(target, ..) if *target == NO_TARGET => return Err(Invalid::Argument.into()),
         Ask::Target(target, cont, verb) => (put_verb(&mut w, verb), *target, *cont),

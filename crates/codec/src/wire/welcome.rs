@@ -68,6 +68,9 @@ pub const FEATURE_CHARGED: u64 = 256;
 /// A feature of an engine: what it has of an object can be given to somebody, by an update without values
 /// ([`Update::iods`](crate::verb::Update::iods)). Who does not say it refuses that as invalid.
 pub const FEATURE_GIFTS: u64 = 512;
+/// A feature of an engine: transactions tell where they have only read ([`TxCommit::read`](crate::pool::TxCommit::read)), and that
+/// they have ended ([`PoolVerb::TxEnd`]). Who does not say it closes the connection on which that is told.
+pub const FEATURE_ENDS: u64 = 1024;
 /// A feature of an engine: files of containers can be used by way of it ([`PoolVerb::Files`](crate::pool::PoolVerb::Files)). Who
 /// does not say it closes the connection on which that is asked.
 pub const FEATURE_FILES: u64 = 64;
@@ -188,6 +191,7 @@ impl Welcome {
             PoolVerb::ContOpen(_, wanted) => self.knows(*wanted),
             PoolVerb::ContQuota(_) | PoolVerb::ContSetQuota(..) => self.knows_quota(),
             PoolVerb::Share(_) => self.knows_charged(),
+            PoolVerb::TxEnd(_) => self.knows_ends(),
             PoolVerb::Lock(_, ask) => ask.family != LockFamily::Open || self.features & FEATURE_LEASES != 0,
             PoolVerb::Admit { limited, .. } => limited.is_empty() || self.knows_charged(),
             _ => true,
@@ -204,6 +208,12 @@ impl Welcome {
     #[must_use]
     pub fn knows_gifts(&self) -> bool {
         self.features & FEATURE_GIFTS != 0
+    }
+
+    /// Whether who says this is told where transactions have only read, and that they have ended.
+    #[must_use]
+    pub fn knows_ends(&self) -> bool {
+        self.features & FEATURE_ENDS != 0
     }
 
     /// Encodes the record.

@@ -135,7 +135,7 @@ fn whom_a_write_is_charged_to_is_heard_of_who_administers_the_container_and_of_n
         };
         let mutations = vec![Mutation::Update(charged(opened, &dkey.to_le_bytes(), &[1; 50], OTHER))];
         let (tx, parts) = (TxId { client: u128::from(dkey), begin }, vec![(TargetNo(0), mutations)]);
-        let commit = TxCommit { cont: opened.cont, tx, epoch: begin, parts };
+        let commit = TxCommit { cont: opened.cont, tx, epoch: begin, parts, read: [].into_iter().collect() };
         assert!(raw.ask(opened, &Ask::Pool(PoolVerb::TxCommit(commit))).is_ok());
         *expected.entry(if is_heard { OTHER } else { UID }).or_default() += 150;
         let mut now = bytes_of();
@@ -148,7 +148,7 @@ fn whom_a_write_is_charged_to_is_heard_of_who_administers_the_container_and_of_n
         let gift =
             Update { iods: [].into_iter().collect(), dkey: Key::new(), ..charged(opened, b"d", b"v", OTHER) };
         let (tx, parts) = (TxId { client: 9, begin }, vec![(TargetNo(0), vec![Mutation::Update(gift)])]);
-        let commit = TxCommit { cont: opened.cont, tx, epoch: begin, parts };
+        let commit = TxCommit { cont: opened.cont, tx, epoch: begin, parts, read: [].into_iter().collect() };
         assert!(raw.ask(opened, &Ask::Pool(PoolVerb::TxCommit(commit))).is_ok(), "{letters}, {version:?}");
         if is_heard {
             expected = BTreeMap::from([(OTHER, expected.values().sum())]);

@@ -164,6 +164,7 @@ impl Raw {
             push_acked: 0,
             wants_lease: false,
             names_charged: self.version >= Version::Two,
+            tells_ends: self.version >= Version::Two,
         }
     }
 

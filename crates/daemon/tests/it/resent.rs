@@ -48,7 +48,13 @@ fn commit(opened: Opened, client: u64, begin: Epoch) -> Ask<'static> {
     };
     let parts = (0..=u16::from(client.is_multiple_of(2))).map(part).collect();
     let tx = TxId { client: u128::from(client) + 1000, begin };
-    Ask::Pool(PoolVerb::TxCommit(TxCommit { cont: opened.cont, tx, epoch: begin, parts }))
+    Ask::Pool(PoolVerb::TxCommit(TxCommit {
+        cont: opened.cont,
+        tx,
+        epoch: begin,
+        parts,
+        read: [].into_iter().collect(),
+    }))
 }
 
 /// Asks for all, and reads the answers: by client.

@@ -2,7 +2,7 @@
 
 use crate::common::{Served, WAYS, Way, remote};
 use core::time::Duration;
-use dolmen_client::{At, Container, EventQueue, Pool, Wait};
+use dolmen_client::{At, Container, EventQueue, Pool, Tx, Wait};
 use dolmen_codec::pool::ContName;
 use dolmen_codec::verb::{NewValue, Payload, UpdateIod};
 use dolmen_env::{Clock, RealClock};
@@ -217,5 +217,38 @@ fn a_served_pool_gives_space_back_by_itself_and_one_that_keeps_all_does_not() {
         let mut buf = IoBuf::default();
         assert_eq!(object.get(At::Latest, b"d", b"a", &mut buf).unwrap(), Some(1 << 20));
         assert!(buf[..] == pattern(1 << 20, 19)[..]);
+    }
+}
+
+/// For five minutes that would be so, if nobody told.
+#[test]
+fn a_transaction_that_has_only_read_at_a_target_holds_nothing_there_when_it_has_ended() {
+    for way in [Way::Rings, Way::Tcp] {
+        let served = Served::with(|settings| settings.keep_past = Some(Duration::from_millis(1)));
+        let link = served.link(way);
+        let (pool, cont) = with_container(&served, &link);
+        let object = cont.object(cont.oid(ObjectType::MultiHashed, ObjectClass::SX, 7, 1).unwrap()).unwrap();
+        let keys = || (0..32_u8).map(|n| [n]);
+        let read_all = |tx: &Tx| {
+            keys().try_for_each(|key| object.get(At::Tx(tx), &key, b"a", &mut IoBuf::default()).map(drop))
+        };
+        cont.transact(|tx| {
+            read_all(tx)?;
+            object.put(At::Tx(tx), b"d", b"a", b"v").map(drop)
+        })
+        .unwrap();
+        let in_vain = cont.transact(|tx| read_all(tx).and(Err::<(), _>(Error::NotFound)));
+        assert_eq!(in_vain, Err(Error::NotFound));
+        for salt in 0..3 {
+            for key in keys() {
+                object.put(At::Latest, &key, b"a", &pattern(1 << 20, salt)).unwrap();
+            }
+        }
+        let bulk_bytes = || pool.query().unwrap().space.iter().map(|space| space.bulk_bytes).sum::<u64>();
+        let is_free = (0..120).any(|_| {
+            dolmen_env::wait(Duration::from_millis(500));
+            bulk_bytes() == 32 << 20
+        });
+        assert!(is_free, "{way:?}: {} bytes", bulk_bytes());
     }
 }

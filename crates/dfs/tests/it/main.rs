@@ -15,7 +15,7 @@ fn pool_on<T: dolmen_codec::TargetStore + 'static>(
     stores: Vec<T>,
     clock: &Arc<dyn Clock>,
     new: bool,
-) -> Arc<dyn dolmen_client::Transport> {
+) -> Arc<dolmen_cluster::Pool<T>> {
     let targets = vec![TargetInfo { rank: 0, state: TargetState::UpIn }; stores.len()];
     let map = PoolMap { version: 1, pool: Uuid::from_u128(5), targets };
     let stores = Targets::new(stores).unwrap();
@@ -118,6 +118,7 @@ mod on_engine {
     mod random;
     mod renames;
     mod replaced;
+    mod rest;
     mod shared;
     mod sharing;
     mod snapshots;

@@ -10,7 +10,7 @@ use dolmen_codec::verb::{
 use dolmen_engine::TargetConfig;
 use dolmen_env::sim::{CrashPlan, Fault};
 use dolmen_env::{Clock as _, Media};
-use dolmen_types::{Cond, Durability, Epoch, Error, Key};
+use dolmen_types::{Cond, Durability, Epoch, Error, Key, TxId};
 use smallvec::smallvec;
 
 const KEPT: Duration = Duration::from_secs(20);
@@ -315,4 +315,28 @@ fn transactions_that_have_to_begin_again_hold_nothing() {
     rest(&mut rig, 3 * KEPT);
     let after = rig.space().bulk_bytes;
     assert!(after < full / 4, "{after} of {full} bytes");
+}
+
+#[test]
+fn a_transaction_that_was_only_read_here_holds_nothing_once_its_end_is_told() {
+    let mut rig = rig(Some(KEPT));
+    overwrite(&mut rig);
+    let (ended, _) = begin_and_read(&mut rig, 0);
+    let (goes_on, _) = begin_and_read(&mut rig, 0);
+    overwrite(&mut rig);
+    rest(&mut rig, 3 * KEPT);
+    let held = rig.space().bulk_bytes;
+    let end = |rig: &mut Rig, begin| rig.ask(Verb::Conclude(TxId { client: 0, begin })).map(drop);
+    end(&mut rig, ended).unwrap();
+    rest(&mut rig, 3 * KEPT);
+    assert!(read_in(&mut rig, goes_on, 0).is_ok(), "the other has not ended");
+    end(&mut rig, goes_on).unwrap();
+    put(&mut rig, 1, 1);
+    rest(&mut rig, 3 * KEPT);
+    let after = rig.space().bulk_bytes;
+    assert!(after <= held / 2, "{after} of {held} bytes");
+    for tx in [ended, goes_on] {
+        let read = read_in(&mut rig, tx, 0);
+        assert!(matches!(read, Err(Error::TxRestart { .. })), "nothing is shown of what is gone: {read:?}");
+    }
 }

@@ -42,7 +42,7 @@ use core::time::Duration;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::verb::Verb;
 use dolmen_codec::wire::{
-    Caller, FetchPlan, PoolSlot, SystemReply, SystemVerb, encode_request, encode_system_request,
+    Caller, FetchPlan, PoolSlot, SystemReply, SystemVerb, Welcome, encode_request, encode_system_request,
 };
 use dolmen_codec::{Answer, Ask, Lease, Outcome, QueueId, Request};
 use dolmen_env::{Address, Bell, Clock, ForkMark, RealClock, Rng, Socket};
@@ -819,10 +819,18 @@ impl State {
         self.check_known(ask)?;
         let wants_lease = self.wants_lease(id);
         let push_acked = self.leases.handled();
-        let names_charged = self.session.as_ref().is_some_and(|session| session.welcome.knows_charged());
-        let head = *head;
-        let caller =
-            Caller { version, token: id, head, pool: slot, seen, push_acked, wants_lease, names_charged };
+        let welcome = self.session.as_ref().map(|session| &session.welcome);
+        let caller = Caller {
+            version,
+            token: id,
+            head: *head,
+            pool: slot,
+            seen,
+            push_acked,
+            wants_lease,
+            names_charged: welcome.is_some_and(Welcome::knows_charged),
+            tells_ends: welcome.is_some_and(Welcome::knows_ends),
+        };
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
         let encoded = encode_request(&mut scratch, &caller, ask);
@@ -914,6 +922,7 @@ impl State {
             push_acked: 0,
             wants_lease: false,
             names_charged: false,
+            tells_ends: false,
         };
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();

@@ -125,8 +125,9 @@ impl Session {
 
     fn caller(&self, attached: &Attached, token: u64, pool: PoolSlot) -> Caller {
         let (version, head) = (self.welcome.version, attached.head);
-        let (wants_lease, names_charged) = (false, false);
-        Caller { version, token, head, pool, seen: Epoch::ZERO, push_acked: 0, wants_lease, names_charged }
+        let (wants_lease, names_charged, tells_ends) = (false, false, false);
+        let (seen, push_acked) = (Epoch::ZERO, 0);
+        Caller { version, token, head, pool, seen, push_acked, wants_lease, names_charged, tells_ends }
     }
 
     /// Takes the answer to a question for a pool.

@@ -11,8 +11,8 @@ use crate::stream::Stream;
 use crate::terms::Terms;
 use crate::tls::{Certs, Identity};
 use dolmen_codec::wire::{
-    FEATURE_ALONE, FEATURE_CHANGE, FEATURE_CHARGED, FEATURE_FILES, FEATURE_GIFTS, FEATURE_LEASES,
-    FEATURE_PARTS, FEATURE_QUOTA, HELLO_BYTES, Hello, Refusal, Version, WELCOME_BYTES,
+    FEATURE_ALONE, FEATURE_CHANGE, FEATURE_CHARGED, FEATURE_ENDS, FEATURE_FILES, FEATURE_GIFTS,
+    FEATURE_LEASES, FEATURE_PARTS, FEATURE_QUOTA, HELLO_BYTES, Hello, Refusal, Version, WELCOME_BYTES,
 };
 use dolmen_env::{Moved, Peer, SharedMemory, Socket, Waiter, peer_watch};
 use std::io::IoSlice;
@@ -172,7 +172,7 @@ impl Arrival {
                 welcome.features |= FEATURE_PARTS;
             }
             if version >= Version::Two {
-                welcome.features |= FEATURE_FILES | FEATURE_CHARGED | FEATURE_GIFTS;
+                welcome.features |= FEATURE_FILES | FEATURE_CHARGED | FEATURE_GIFTS | FEATURE_ENDS;
             }
             if takes_leases {
                 welcome.features |= FEATURE_LEASES;

@@ -778,7 +778,7 @@ fn granted(under_way: &mut UnderWay, result: &core::result::Result<Answer, Failu
 /// device, and takes no longer than an update does.
 fn is_quick(verb: &PoolVerb<'_>, answers_at_once: bool) -> bool {
     match verb {
-        PoolVerb::TxBegin => true,
+        PoolVerb::TxBegin | PoolVerb::TxEnd(_) => true,
         PoolVerb::TxCommit(_) | PoolVerb::AllocOids(..) => answers_at_once,
         _ => false,
     }

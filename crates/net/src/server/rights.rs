@@ -85,7 +85,9 @@ fn of_pool(verb: &PoolVerb<'_>) -> Need {
     let write = |cont: ContNo| Need::Cont(cont, perm::WRITE, 0);
     match verb {
         PoolVerb::ContOpen(..) | PoolVerb::ContClose(_) | PoolVerb::ContDestroy(..) => Need::Nothing,
-        PoolVerb::Query | PoolVerb::ContList | PoolVerb::TxBegin => Need::Pool(perm::READ),
+        PoolVerb::Query | PoolVerb::ContList | PoolVerb::TxBegin | PoolVerb::TxEnd(_) => {
+            Need::Pool(perm::READ)
+        }
         PoolVerb::Props => Need::Pool(perm::READ | perm::GET_PROP | perm::GET_ACL),
         PoolVerb::SetProps(props) => Need::Pool(of_pool_props(props)),
         PoolVerb::ContCreate { .. } => Need::Pool(perm::CREATE | perm::WRITE),

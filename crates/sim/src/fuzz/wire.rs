@@ -74,7 +74,9 @@ fn refuses_changed(header: &RequestHeader, body: &[u8], payload: &[u8]) {
 
 fn request_body(header: &RequestHeader, body: &[u8], payload: &[u8]) {
     let RequestHeader { version, token, head, pool, seen, push_acked, wants_lease, .. } = *header;
-    let caller = Caller { version, token, head, pool, seen, push_acked, wants_lease, names_charged: true };
+    let (names_charged, tells_ends) = (true, true);
+    let caller =
+        Caller { version, token, head, pool, seen, push_acked, wants_lease, names_charged, tells_ends };
     if pool == PoolSlot::SYSTEM {
         assert!(decode_request(header, body, payload).is_err());
         let Ok(verb) = decode_system_request(header, body) else { return };

@@ -1,11 +1,12 @@
 //! Transactions over several targets of one process.
 
-use super::common::{Store, World, begin, commit, fetch, get, get_at, make, owned_update, put};
+use super::common::{Store, World, ask, begin, commit, fetch, get, get_at, make, owned_update, put, update};
 use dolmen_cluster::Pool;
+use dolmen_codec::pool::{EndedTx, PoolReply, PoolVerb, TxCommit};
 use dolmen_codec::verb::{Mutation, Prepare, ReadAt, Reply, Verb};
 use dolmen_codec::{Ask, Op, Request, Transport};
 use dolmen_env::scope;
-use dolmen_types::{ContNo, Epoch, Error, Head, TargetNo, TxId};
+use dolmen_types::{Cond, ContNo, Epoch, Error, Head, TargetNo, TxId};
 use smallvec::smallvec;
 
 fn prepare(cont: ContNo, tx: TxId, dkey: u64, value: &[u8]) -> Op<'static> {
@@ -201,6 +202,38 @@ fn a_commit_is_concluded_once_all_have_acknowledged_it() {
     assert_eq!(unconcluded(&pool, 0), []);
     let told = world.director.take_trace().iter().filter(|(_, verb)| *verb == "commit").count();
     assert_eq!(told, 2, "nobody is told twice");
+}
+
+#[test]
+fn who_was_only_read_at_is_told_of_the_end_and_nobody_waits_for_that() {
+    let world = World::new();
+    let pool = world.create(3);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    put(&pool, 0, cont, 7, b"there").unwrap();
+    let commit = |tx: TxId, cond| {
+        let parts = vec![(TargetNo(0), vec![Mutation::Update(update(7, b"new", cond))])];
+        // The last is none of the pool.
+        let read = smallvec![TargetNo(1), TargetNo(2), TargetNo(9)];
+        let verb = PoolVerb::TxCommit(TxCommit { cont, tx, epoch: tx.begin, parts, read });
+        world.director.take_trace();
+        (ask(&pool, verb).map(drop), world.director.take_trace())
+    };
+    let (at, ended) = (TargetNo, ["prepare", "conclude", "conclude"]);
+    let all_told: Vec<_> = [0, 1, 2].map(at).into_iter().zip(ended).collect();
+    // Whoever waited for it would be held there.
+    world.director.hold(2);
+    assert_eq!(commit(begin(&pool, 1), Cond::NONE), (Ok(()), all_told.clone()));
+    world.director.release();
+    let late = begin(&pool, 1);
+    put(&pool, 0, cont, 7, b"newer").unwrap();
+    let (refused, trace) = commit(late, Cond::NONE);
+    assert!(matches!(refused, Err(Error::TxRestart { .. })), "{refused:?}");
+    assert_eq!(trace, all_told, "it can only begin again");
+    let (refused, trace) = commit(begin(&pool, 1), Cond::DKEY_INSERT);
+    assert_eq!((refused, trace), (Err(Error::Exists), vec![(at(0), "prepare")]), "it may go on");
+    let ended = EndedTx { epoch: late.begin, read: smallvec![at(1), at(9)] };
+    assert!(matches!(ask(&pool, PoolVerb::TxEnd(ended)), Ok(PoolReply::Done)));
+    assert_eq!(world.director.take_trace(), [(at(1), "conclude")]);
 }
 
 #[test]

@@ -197,8 +197,8 @@ pub(crate) fn commit_by(
     let part = |&(target, dkey, value): &(u16, u64, &[u8])| {
         (TargetNo(target), vec![Mutation::Update(owned_update(dkey, value))])
     };
-    let parts = writes.iter().map(part).collect();
-    match ask_by(pool, uid, PoolVerb::TxCommit(TxCommit { cont, tx, epoch: tx.begin, parts }))? {
+    let (parts, read) = (writes.iter().map(part).collect(), smallvec![]);
+    match ask_by(pool, uid, PoolVerb::TxCommit(TxCommit { cont, tx, epoch: tx.begin, parts, read }))? {
         PoolReply::Epoch(epoch) => Ok(epoch),
         other => panic!("{other:?}"),
     }

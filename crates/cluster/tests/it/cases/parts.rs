@@ -285,7 +285,13 @@ impl System {
         let Ok(PoolReply::Epoch(epoch)) = self.ask(PoolVerb::TxBegin) else { panic!("it always begins") };
         let mutation = || vec![Mutation::Update(update(1, value, Cond::NONE))];
         let parts = (0..2 * TARGETS).map(|target| (TargetNo(target), mutation())).collect();
-        let commit = TxCommit { cont, tx: TxId { client, begin: epoch }, epoch, parts };
+        let commit = TxCommit {
+            cont,
+            tx: TxId { client, begin: epoch },
+            epoch,
+            parts,
+            read: smallvec::SmallVec::new(),
+        };
         match self.ask(PoolVerb::TxCommit(commit))? {
             PoolReply::Epoch(epoch) => Ok(epoch),
             other => panic!("{other:?}"),
@@ -380,7 +386,7 @@ fn clients_take_no_step_of_a_transaction_and_no_record_of_the_service() {
     }
     let mutations = vec![Mutation::Update(update(1, b"x", Cond::NONE))];
     let parts = vec![(TargetNo(0), mutations)];
-    let own = TxCommit { cont: ContNo::SYSTEM, tx, epoch: Epoch(5), parts };
+    let own = TxCommit { cont: ContNo::SYSTEM, tx, epoch: Epoch(5), parts, read: smallvec::SmallVec::new() };
     assert_eq!(system.ask(PoolVerb::TxCommit(own)).err(), Some(Error::NoPermission));
     system.assert_clean();
 }

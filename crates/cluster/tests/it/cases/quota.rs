@@ -150,7 +150,11 @@ fn change_names(
     parts: Vec<(TargetNo, Vec<Mutation<'static>>)>,
 ) -> Result<(), Error> {
     let tx: TxId = begin(pool, 9);
-    ask(pool, PoolVerb::TxCommit(TxCommit { cont, tx, epoch: tx.begin, parts })).map(drop)
+    ask(
+        pool,
+        PoolVerb::TxCommit(TxCommit { cont, tx, epoch: tx.begin, parts, read: smallvec::SmallVec::new() }),
+    )
+    .map(drop)
 }
 
 #[test]

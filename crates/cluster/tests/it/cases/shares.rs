@@ -286,7 +286,7 @@ fn transact(system: &System, cont: ContNo, parts: Vec<(u16, Vec<Mutation<'static
         let Ok(PoolReply::Epoch(epoch)) = system.ask(PoolVerb::TxBegin) else { panic!("it always begins") };
         let tx = TxId { client: 9, begin: epoch };
         let parts = parts.iter().map(|(target, mutations)| (TargetNo(*target), mutations.clone())).collect();
-        let commit = PoolVerb::TxCommit(TxCommit { cont, tx, epoch, parts });
+        let commit = PoolVerb::TxCommit(TxCommit { cont, tx, epoch, parts, read: smallvec::SmallVec::new() });
         let result = system.home.call(Request { token: 1, head: head(0), ask: Ask::Pool(commit) }).result;
         if !matches!(result, Err(Error::TxRestart { .. })) {
             return result.map(|answer| assert!(matches!(answer, Answer::Pool(PoolReply::Epoch(_)))));

@@ -355,8 +355,9 @@ fn cont_question() -> impl Strategy<Value = PoolVerb<'static>> {
 
 pub(super) fn pool_verb() -> impl Strategy<Value = PoolVerb<'static>> {
     let attrs = vec((text(), vec(any::<u8>(), 0..40)), 0..5);
-    let commit = (cont(), tx(), epoch(), vec((target(), mutations()), 0..4))
-        .prop_map(|(cont, tx, epoch, parts)| TxCommit { cont, tx, epoch, parts });
+    let read = || vec(target(), 0..4).prop_map(SmallVec::from_vec);
+    let commit = (cont(), tx(), epoch(), vec((target(), mutations()), 0..4), read())
+        .prop_map(|(cont, tx, epoch, parts, read)| TxCommit { cont, tx, epoch, parts, read });
     let bare = (0usize..6).prop_map(|which| match which {
         0 => PoolVerb::Query,
         1 => PoolVerb::ContList,
@@ -393,6 +394,7 @@ pub(super) fn pool_verb() -> impl Strategy<Value = PoolVerb<'static>> {
         1 => cont().prop_map(PoolVerb::SnapList),
         1 => (cont(), epoch()).prop_map(|(cont, epoch)| PoolVerb::SnapDestroy(cont, epoch)),
         3 => commit.prop_map(PoolVerb::TxCommit),
+        1 => (epoch(), read()).prop_map(|(epoch, read)| PoolVerb::TxEnd(EndedTx { epoch, read })),
     ]
 }
 

@@ -143,7 +143,7 @@ fn pool_verbs() -> Vec<PoolVerb<'static>> {
         PoolVerb::Rollback(cont, Epoch(4)),
         PoolVerb::AllocOids(cont, 5),
         PoolVerb::TxBegin,
-        PoolVerb::TxCommit(TxCommit { cont, tx: tx(), epoch: Epoch(6), parts }),
+        PoolVerb::TxCommit(TxCommit { cont, tx: tx(), epoch: Epoch(6), parts, read: SmallVec::new() }),
         PoolVerb::Aggregate(cont, Epoch(7)),
         PoolVerb::Checkpoint,
         PoolVerb::Scrub,
@@ -159,8 +159,20 @@ fn pool_verbs() -> Vec<PoolVerb<'static>> {
         PoolVerb::ContSetQuota(cont, Some(2), limits()),
         PoolVerb::Share(Box::new(share())),
         PoolVerb::Admit { closed: vec![cont], now: Epoch(8), limited: vec![ContNo(9), ContNo(10)] },
+        having_read(),
+        PoolVerb::TxEnd(EndedTx { epoch: Epoch(7), read: read() }),
         PoolVerb::Files(cont, FilesAsk::Ask { session: 9, request: vec![1, 2, 3] }),
     ]
+}
+
+fn read() -> SmallVec<[TargetNo; 4]> {
+    smallvec![TargetNo(3), TargetNo(4)]
+}
+
+/// A commit of what was read elsewhere.
+pub(super) fn having_read() -> PoolVerb<'static> {
+    let parts = vec![(TargetNo(1), mutations())];
+    PoolVerb::TxCommit(TxCommit { cont: ContNo(1), tx: tx(), epoch: Epoch(6), parts, read: read() })
 }
 
 fn limits() -> Limits {
@@ -469,6 +481,8 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, [u64; 2])] = &[
     (AskKind::ContSetQuota, [0, 0x6771_127f_f848_686e]),
     (AskKind::Share, [0, 0x82cc_6fb6_0ae7_aaf7]),
     (AskKind::AdmitLimited, [0, 0xb092_0e9e_4e0c_f46d]),
+    (AskKind::TxCommitRead, [0, 0xe701_0e9e_56d0_49cf]),
+    (AskKind::TxEnd, [0, 0x48f7_7793_26fd_222b]),
     (AskKind::Files, [0, 0xab5a_77c4_d76a_c927]),
     (AskKind::Ping, [0xf0fb_45d9_d088_e047, 0x1c96_7afd_d799_741b]),
     (AskKind::SystemQuery, [0x7bc2_176f_f361_e8db, 0x141c_294a_e2a6_26f7]),

@@ -252,6 +252,7 @@ impl State {
             push_acked,
             wants_lease: false,
             names_charged: false,
+            tells_ends: false,
         };
         let ask = Ask::Pool(PoolVerb::Leases(of.map_or(ContNo(0), |(_, cont)| cont), given.clone()));
         let sent_ns = RealClock.monotonic_ns();
