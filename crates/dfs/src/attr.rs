@@ -281,8 +281,7 @@ impl Dir {
     pub fn xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>, follow: Follow) -> Result<Vec<u8>> {
         check_xattr_name(name.as_ref())?;
         self.with_found(path.as_ref(), follow, |found| {
-            let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
-            self.mount().xattr_for(self.cred.as_deref(), &home, &inode, name.as_ref())
+            self.mount().xattr_for(self.cred.as_deref(), &found.slot, found.inode.oid, name.as_ref())
         })
     }
 
@@ -292,10 +291,7 @@ impl Dir {
     /// `NotFound`.
     pub fn xattr_names(&self, path: impl AsRef<[u8]>, follow: Follow) -> Result<Vec<Vec<u8>>> {
         self.with_found(path.as_ref(), follow, |found| {
-            let (_, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
-            let mut names = self.mount().xattr_names(At::Latest, &home)?;
-            names.sort_unstable();
-            Ok(names)
+            self.mount().sorted_xattr_names(&found.slot, found.inode.oid)
         })
     }
 
@@ -398,10 +394,8 @@ impl Obj {
     pub fn xattr(&self, name: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         check_xattr_name(name.as_ref())?;
         let mount = &self.node.mount;
-        mount.at_home(&self.node, |slot| {
-            let inode = mount.inode(At::Latest, slot)?.filter(|inode| inode.oid == self.node.oid);
-            mount.xattr_for(self.cred.as_deref(), slot, &inode.ok_or(Error::Stale)?, name.as_ref())
-        })
+        let read = |slot: &Slot| mount.xattr_for(self.cred.as_deref(), slot, self.node.oid, name.as_ref());
+        mount.at_home(&self.node, read).inspect_err(|error| self.note_stale(error))
     }
 
     /// Names of its extended attributes, sorted.
@@ -410,12 +404,8 @@ impl Obj {
     /// As `stat`.
     pub fn xattr_names(&self) -> Result<Vec<Vec<u8>>> {
         let mount = &self.node.mount;
-        mount.at_home(&self.node, |slot| {
-            mount.check_names(At::Latest, slot, self.node.oid)?;
-            let mut names = mount.xattr_names(At::Latest, slot)?;
-            names.sort_unstable();
-            Ok(names)
-        })
+        let read = |slot: &Slot| mount.sorted_xattr_names(slot, self.node.oid);
+        mount.at_home(&self.node, read).inspect_err(|error| self.note_stale(error))
     }
 
     /// Sets one of its extended attributes.
@@ -755,13 +745,42 @@ impl Mount {
         changed
     }
 
-    /// An extended attribute, if the caller may read it; a list everybody may.
-    fn xattr_for(&self, cred: Option<&Cred>, home: &Slot, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
+    /// An extended attribute of the file `oid` that the entry in `slot` names, or its companion, if the caller may read it; a list
+    /// everybody may. `Stale` as [`Mount::beside_record`].
+    fn xattr_for(&self, cred: Option<&Cred>, slot: &Slot, oid: Oid, name: &[u8]) -> Result<Vec<u8>> {
+        let read = |home: &Slot| self.xattr_value(At::Latest, home, name);
+        let (value, inode, home) = self.beside_record(slot, oid, read)?;
         if Which::of_xattr(name).is_none() {
-            self.check(cred, home, inode, Rights::READ)?;
+            self.check(cred, &home, &inode, Rights::READ)?;
         }
-        let value = self.xattr_value(At::Latest, home, name)?.ok_or(Error::NoAttribute)?;
-        Ok(xattr_of(name, value, inode))
+        Ok(xattr_of(name, value.ok_or(Error::NoAttribute)?, &inode))
+    }
+
+    /// Names of all of them, sorted. `Stale` as [`Mount::beside_record`].
+    fn sorted_xattr_names(&self, slot: &Slot, oid: Oid) -> Result<Vec<Vec<u8>>> {
+        let (mut names, ..) = self.beside_record(slot, oid, |home| self.xattr_names(At::Latest, home))?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// What `read` finds beside the record of the file `oid`, and then that record, and where it is: `slot`, or its companion. `Stale`
+    /// if it is not that of `oid` any more: then what was read was somebody else's, or gone with it.
+    fn beside_record<T>(
+        &self,
+        slot: &Slot,
+        oid: Oid,
+        read: impl Fn(&Slot) -> Result<T>,
+    ) -> Result<(T, Inode, Slot)> {
+        let record =
+            |slot: &Slot| self.inode(At::Latest, slot)?.filter(|inode| inode.oid == oid).ok_or(Error::Stale);
+        let (found, inode) = (read(slot)?, record(slot)?);
+        if !inode.linked {
+            return Ok((found, inode, slot.clone()));
+        }
+        let (_, _, home) = self.attributes(At::Latest, slot, &inode)?;
+        let found = read(&home)?;
+        // One that is gone is not damaged: the file was removed, or has another home since.
+        Ok((found, record(&home)?, home))
     }
 
     /// Runs a read and change of the record of `oid`, which the entry in `slot` names, or of its companion,

@@ -439,7 +439,7 @@ impl Obj {
     }
 
     /// Whoever is told that a file is gone from where it was found looks its name up again. Which of several names he means nobody knows.
-    fn note_stale(&self, error: &Error) {
+    pub(crate) fn note_stale(&self, error: &Error) {
         if *error == Error::Stale && self.kind() == FileKind::File {
             self.mount().note_replaced(&self.node.found_by());
         }

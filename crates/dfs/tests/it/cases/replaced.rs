@@ -6,7 +6,7 @@ use dolmen_codec::Ask;
 use dolmen_codec::verb::Verb;
 use dolmen_dfs::{
     Cookie, Cred, DeviceNo, Dfs, Error, FileKind, Follow, New, OpenOptions, Opened, RenameMode, Result,
-    Rights, layout,
+    Rights, XattrCond, layout,
 };
 use dolmen_types::Cond;
 
@@ -16,6 +16,10 @@ fn asks_for(ask: &Ask<'_>, akey: &[u8]) -> bool {
 
 fn is_of_a_companion(ask: &Ask<'_>) -> bool {
     matches!(ask, Ask::Target(_, _, Verb::Fetch(fetch)) if layout::is_companion(fetch.oid))
+}
+
+fn is_of_an_inode(ask: &Ask<'_>) -> bool {
+    asks_for(ask, layout::AKEY_INODE)
 }
 
 fn is_of_links(ask: &Ask<'_>) -> bool {
@@ -114,6 +118,62 @@ fn a_file_whose_record_is_beside_its_name_is_always_there_while_another_mount_re
         }
     }
     ["/f", "/moved"].iter().for_each(|path| remove_if_there(&two, path));
+    assert!(one.check(false).unwrap().is_clean());
+}
+
+fn is_of_the_attribute(ask: &Ask<'_>) -> bool {
+    asks_for(ask, &layout::xattr_akey(b"user.age"))
+}
+
+fn is_of_names_beside(ask: &Ask<'_>) -> bool {
+    matches!(ask, Ask::Target(_, _, Verb::List(_)))
+}
+
+/// A file with an attribute that says the same as its contents; with a companion, or without.
+fn put_aged(fs: &Dfs, path: &str, age: &[u8], has_companion: bool) {
+    put(fs, path, age).close().unwrap();
+    fs.set_xattr(path, "user.age", age, XattrCond::Any, Follow::Yes).unwrap();
+    if has_companion {
+        fs.link(path, fs, "/g").unwrap();
+        fs.unlink("/g").unwrap();
+    }
+}
+
+#[test]
+fn an_attribute_is_that_of_the_file_that_has_it_while_another_mount_replaces_that() {
+    let (world, watched) = World::watched();
+    let (one, two) = (world.mount_shared(), world.mount_shared());
+    for has_companion in [false, true] {
+        for is_it in [is_of_the_attribute as IsIt, is_of_an_inode] {
+            remove_if_there(&two, "/f");
+            put_aged(&two, "/f", b"former", has_companion);
+            put_aged(&two, "/new", b"new", has_companion);
+            let (obj, _) = one.lookup("f").unwrap();
+            replace_before(&watched, is_it, &two);
+            assert_eq!(one.xattr("/f", "user.age", Follow::Yes).unwrap(), b"new");
+            assert!(watched.is_done());
+            assert_eq!(obj.xattr("user.age").unwrap_err(), Error::Stale);
+        }
+        for of_an_object in [is_of_the_attribute as IsIt, is_of_names_beside] {
+            remove_if_there(&two, "/f");
+            put_aged(&two, "/f", b"former", has_companion);
+            put_aged(&two, "/new", b"new", has_companion);
+            let (obj, _) = one.lookup("f").unwrap();
+            replace_before(&watched, of_an_object, &two);
+            let (value, names) = (obj.xattr("user.age"), obj.xattr_names());
+            assert!(watched.is_done());
+            // The first of the two came before, if it is the other that is watched for.
+            assert!(matches!(value.as_deref(), Ok(b"former") | Err(Error::Stale)), "{value:?}");
+            assert_eq!(names.unwrap_err(), Error::Stale);
+        }
+    }
+    // What another mount has linked since it was found has its attributes elsewhere.
+    remove_if_there(&two, "/f");
+    put_aged(&two, "/f", b"former", false);
+    let (obj, _) = one.lookup("f").unwrap();
+    two.link("/f", &two, "/second").unwrap();
+    assert_eq!(obj.xattr("user.age").unwrap(), b"former");
+    assert_eq!(obj.xattr_names().unwrap(), [b"user.age"]);
     assert!(one.check(false).unwrap().is_clean());
 }
 
