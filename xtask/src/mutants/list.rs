@@ -134,6 +134,10 @@ fn fenced<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Result<String> {
         if line == "```" {
             return Ok(body.join("\n"));
         }
+        ensure!(
+            !line.starts_with("```") && !line.starts_with("## "),
+            "a fence is not closed before `{line}`"
+        );
         body.push(line);
     }
     bail!("a fence is not closed")
@@ -199,6 +203,8 @@ drop(b);
             ("File: crates/a/src/lib.rs\n", ""),
             ("```replace\n", "```other\n"),
             ("drop(b);", "flush(a, b);"),
+            ("drop(b);\n```\n", "drop(b);\n## another\n```find\n```\n"),
+            ("drop(b);\n", "drop(b);\n```find\n"),
         ] {
             assert!(parse(&LIST.replace(from, to)).is_err(), "{from}");
         }
