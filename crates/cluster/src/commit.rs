@@ -170,6 +170,12 @@ impl Coordinator {
         self.is_owed
     }
 
+    /// Whether it has given up, and not all know.
+    #[must_use]
+    pub fn is_aborting(&self) -> bool {
+        self.phase == Phase::Aborting
+    }
+
     /// Whose record decides.
     #[must_use]
     pub fn leader(&self) -> TargetNo {

@@ -18,6 +18,7 @@ use crate::owned::Owned;
 use crate::parts::{Part, Parts};
 use crate::resolve;
 use crate::tell::{self, Tellings};
+use crate::turns::Turns;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use dolmen_codec::verb::{Reply, Verb};
@@ -79,6 +80,7 @@ pub struct Targets<T> {
     next_step: AtomicUsize,
     callers_step: AtomicBool,
     tellings: Tellings,
+    turns: Arc<Turns>,
     parts: Parts,
     /// Some of them are at other engines.
     is_spread: bool,
@@ -129,6 +131,7 @@ impl<T: TargetStore> Targets<T> {
             next_step: AtomicUsize::new(0),
             callers_step: AtomicBool::new(true),
             tellings: Tellings::default(),
+            turns: Arc::default(),
             parts,
             is_spread,
             accounts: Accounts::default(),
@@ -402,6 +405,11 @@ impl<T: TargetStore> Targets<T> {
     /// Transactions whose participants are being told of their decision.
     pub(crate) fn tellings(&self) -> &Tellings {
         &self.tellings
+    }
+
+    /// Transactions that are being committed.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        &self.turns
     }
 
     pub(crate) fn shared(&self, target: TargetNo) -> &Shared {

@@ -9,17 +9,22 @@ use crate::copy::borrowed_mutations;
 use crate::dispatch::Targets;
 use crate::resolve;
 use crate::tell::{self, Asked, Telling};
+use crate::turns::Turn;
 use crate::whose;
 use core::time::Duration;
 use dolmen_codec::pool::TxCommit;
 use dolmen_codec::verb::{Prepare, Reply, TxState, Verb};
 use dolmen_codec::{Op, TargetStore};
-use dolmen_types::{Epoch, Head, Invalid, RequestId, Result, TargetNo, limits};
+use dolmen_types::{Epoch, Error, Head, Invalid, RequestId, Result, TargetNo, TxId, limits};
 use smallvec::SmallVec;
 
 /// How long to wait for an earlier transaction while holding prepared parts: it waits for none that is later, so that it is
 /// decided as soon as its devices and those before it allow. Much longer, and its coordinator has given up.
 const EARLIER_WAIT: Duration = Duration::from_millis(30);
+
+/// How often who commits a transaction looks whether another one who does has ended: for some seconds. Then it is in doubt, and may
+/// be asked for again.
+const TURN_LOOKS_MAX: u32 = 5_000;
 
 /// Commits a transaction; the epoch of its writes.
 ///
@@ -46,6 +51,8 @@ pub(crate) fn commit<T: TargetStore>(
     let Some(&leader) = participants.first() else { return Ok(commit.epoch) };
     tell::tell_on(targets);
     let tx = whose::number_of(&commit, head.cred);
+    // Who was asked before may give it up, and have those forget it who prepare it for this one.
+    let turn = if participants.len() > 1 { Some(turn_of(targets, tx)?) } else { None };
     // To the end of it, whatever that is.
     let _moving = Moving::begin(targets, &commit, tx);
     let TxCommit { cont, epoch, mut parts, .. } = commit;
@@ -78,9 +85,25 @@ pub(crate) fn commit<T: TargetStore>(
     }
     let Sent { verdict, told, .. } = sent;
     if !coordinator.is_closed() {
-        tell::look_after(targets, Telling::new(tx, coordinator, told));
+        // Whoever asks again for what is committed is told so by the leader.
+        let turn = turn.filter(|_| coordinator.is_aborting());
+        tell::look_after(targets, Telling::new(tx, coordinator, told, turn));
     }
     verdict.expect("a coordinator that has no command left has given its verdict")
+}
+
+/// The turn of a transaction.
+///
+/// # Errors
+/// `InDoubt` if somebody has it for long.
+fn turn_of<T: TargetStore>(targets: &Targets<T>, tx: TxId) -> Result<Turn> {
+    let mut looks = 0;
+    let goes_on = || {
+        tell::tell_on(targets);
+        looks += 1;
+        looks < TURN_LOOKS_MAX
+    };
+    targets.turns().take(tx, goes_on).ok_or(Error::InDoubt { tx })
 }
 
 /// What a coordinator has sent.

@@ -27,6 +27,7 @@ mod pool;
 mod service;
 mod shares;
 mod tell;
+mod turns;
 mod whose;
 
 pub use dispatch::Targets;

@@ -6,6 +6,7 @@
 use crate::commit::{Command, Coordinator, Event, Message};
 use crate::dispatch::{Targets, plain};
 use crate::inbox::{Ticket, locked};
+use crate::turns::Turn;
 use dolmen_codec::TargetStore;
 use dolmen_codec::pool::EndedTx;
 use dolmen_codec::verb::{InDoubt, Reply, Verb};
@@ -25,6 +26,8 @@ pub(crate) struct Telling {
     tx: TxId,
     coordinator: Coordinator,
     asked: SmallVec<[Asked; 4]>,
+    /// Nobody else commits it meanwhile, if it is being aborted.
+    _turn: Option<Turn>,
 }
 
 /// All of them, oldest first. The leaders bound their number.
@@ -35,8 +38,13 @@ pub(crate) struct Tellings {
 }
 
 impl Telling {
-    pub(crate) fn new(tx: TxId, coordinator: Coordinator, asked: SmallVec<[Asked; 4]>) -> Self {
-        Self { tx, coordinator, asked }
+    pub(crate) fn new(
+        tx: TxId,
+        coordinator: Coordinator,
+        asked: SmallVec<[Asked; 4]>,
+        turn: Option<Turn>,
+    ) -> Self {
+        Self { tx, coordinator, asked, _turn: turn }
     }
 
     /// Takes note of the answers that are there and sends what follows; true if all know. With `wait`, waits for what
@@ -145,7 +153,7 @@ pub(crate) fn tell_again<T: TargetStore>(targets: &Targets<T>) -> Result<()> {
                 other => unreachable!("a coordinator begins to tell with messages, not {other:?}"),
             };
             let asked = commands.into_iter().map(send).collect();
-            look_after(targets, Telling::new(one.tx, coordinator, asked));
+            look_after(targets, Telling::new(one.tx, coordinator, asked, None));
         }
     }
     tell_all(targets);

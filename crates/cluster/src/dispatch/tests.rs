@@ -215,6 +215,7 @@ fn who_loses_its_answer_while_it_drives_leaves_the_rest_to_others() {
         next_step,
         callers_step,
         tellings: Tellings::default(),
+        turns: Arc::default(),
         parts: Parts::default(),
         accounts: Accounts::default(),
     };

@@ -1,11 +1,12 @@
 //! Transactions over several targets of one process.
 
 use super::common::{Store, World, ask, begin, commit, fetch, get, get_at, make, owned_update, put, update};
+use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_cluster::Pool;
 use dolmen_codec::pool::{EndedTx, PoolReply, PoolVerb, TxCommit};
 use dolmen_codec::verb::{Mutation, Prepare, ReadAt, Reply, Verb};
 use dolmen_codec::{Ask, Op, Request, Transport};
-use dolmen_env::scope;
+use dolmen_env::{scope, yield_now};
 use dolmen_types::{Cond, ContNo, Epoch, Error, Head, TargetNo, TxId};
 use smallvec::smallvec;
 
@@ -122,6 +123,40 @@ fn a_commit_that_hangs_on_two_targets_blocks_no_third() {
         world.director.release();
         hanging.join().unwrap().unwrap();
     });
+    assert_eq!(get(&pool, 1, cont, 1).unwrap(), b"b");
+}
+
+#[test]
+fn a_commit_that_is_sent_again_meanwhile_waits_for_what_became_of_the_first() {
+    let world = World::new();
+    let pool = world.create(3);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let tx = begin(&pool, 1);
+    let (values, begun) = ([(0, 1, b"a".as_slice()), (1, 1, b"b")], AtomicBool::new(false));
+    world.director.hold(1);
+    world.director.take_trace();
+    scope(|scope| {
+        let first = scope.spawn(|| commit(&pool, cont, tx, &values));
+        world.director.wait_until_held(1);
+        let again = scope.spawn(|| {
+            begun.store(true, Ordering::Release);
+            commit(&pool, cont, tx, &values)
+        });
+        while !begun.load(Ordering::Acquire) {
+            yield_now();
+        }
+        for dkey in 0..50 {
+            put(&pool, 2, cont, dkey, b"free").unwrap();
+        }
+        assert!(!again.is_finished());
+        world.director.release();
+        assert_eq!(first.join().unwrap(), again.join().unwrap());
+    });
+    let trace = world.director.take_trace();
+    for target in [0, 1] {
+        let told = trace.iter().filter(|asked| **asked == (TargetNo(target), "commit"));
+        assert_eq!(told.count(), 1, "{trace:?}");
+    }
     assert_eq!(get(&pool, 1, cont, 1).unwrap(), b"b");
 }
 
