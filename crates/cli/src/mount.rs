@@ -14,7 +14,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_client::Container;
 use dolmen_dfs::{Dfs, MountOptions};
-use dolmen_env::{Clock, Errno, InUse, KernelDevice, MOUNT_TYPE, MountRequest, Mounted, RealClock};
+use dolmen_env::{
+    Clock, Errno, InUse, KernelDevice, MOUNT_HELPER, MOUNT_TYPE, MountRequest, Mounted, RealClock,
+};
 use dolmen_fuse::{Caching, Fs, Options, Session};
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
@@ -339,15 +341,12 @@ fn source(args: &Mount) -> String {
 
 fn of_mount(error: &dolmen_env::Error) -> Failure {
     match error {
-        dolmen_env::Error::NotFound { name } if name == HELPER && is_root() => {
+        dolmen_env::Error::NotFound { name } if name == MOUNT_HELPER && is_root() => {
             let failure = Failure::new(Exit::Refused, "root may not mount here");
             failure.hint(NOT_PERMITTED)
         }
-        dolmen_env::Error::NotFound { name } if name == HELPER => {
-            let failure = Failure::new(Exit::Missing, "there is no program fusermount3");
-            failure.hint("install the package fuse3, or run it as root")
-        }
-        dolmen_env::Error::Io { op: dolmen_env::Op::Run, name, .. } if name == HELPER => {
+        dolmen_env::Error::NotFound { name } if name == MOUNT_HELPER => no_helper("run it as root"),
+        dolmen_env::Error::Io { op: dolmen_env::Op::Run, name, .. } if name == MOUNT_HELPER => {
             let failure = Failure::new(Exit::Refused, error.to_string());
             failure.hint("see that users may run it: its package fuse3 makes it root's, with mode 4755")
         }
@@ -375,9 +374,6 @@ fn of_mount(error: &dolmen_env::Error) -> Failure {
     }
 }
 
-/// The program that mounts for users.
-const HELPER: &str = "fusermount3";
-
 /// What lets somebody mount whom the system does not permit that.
 const NOT_PERMITTED: &str = "see that fusermount3 is root's, with mode 4755 (its package fuse3 makes it so); in a container, give that \
                              the right to mount (--cap-add SYS_ADMIN)";
@@ -404,6 +400,12 @@ fn when_declined(said: &str) -> String {
     } else {
         NOT_PERMITTED.to_owned()
     }
+}
+
+/// Why somebody cannot mount, or unmount, who is not root; what to do instead.
+fn no_helper(instead: &str) -> Failure {
+    let failure = Failure::new(Exit::Missing, format!("there is no program {MOUNT_HELPER}"));
+    failure.hint(format!("install the package fuse3, or {instead}"))
 }
 
 fn is_root() -> bool {
@@ -620,10 +622,7 @@ fn of_unmount(error: &dolmen_env::Error, args: &Unmount) -> Failure {
             let failure = Failure::new(Exit::Refused, error.to_string());
             failure.hint("see that fusermount3 is root's, with mode 4755, or have root take it away")
         }
-        dolmen_env::Error::NotFound { name } if name == HELPER => {
-            let failure = Failure::new(Exit::Missing, "there is no program fusermount3");
-            failure.hint("install the package fuse3, or have root take it away")
-        }
+        dolmen_env::Error::NotFound { name } if name == MOUNT_HELPER => no_helper("have root take it away"),
         dolmen_env::Error::Io { errno: Errno::PERM | Errno::ACCESS, .. } => {
             Failure::new(Exit::Refused, "it is another user's").hint("its user takes it away, or root")
         }

@@ -241,7 +241,7 @@ impl Mount {
         (new, list): (NewAcl<'_>, Option<&PosixAcl>),
     ) -> Result<Inode> {
         const SET_GROUP_ID: u32 = 0o2000;
-        let entry = self.inode(at, slot)?.filter(|inode| inode.oid == oid).ok_or(Error::Stale)?;
+        let entry = self.record_of(at, slot, oid)?;
         let (inode, _, home) = self.attributes(at, slot, &entry)?;
         check_owner(cred, &inode)?;
         let xattr = new.which.xattr();

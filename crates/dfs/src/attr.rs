@@ -771,16 +771,14 @@ impl Mount {
         oid: Oid,
         read: impl Fn(&Slot) -> Result<T>,
     ) -> Result<(T, Inode, Slot)> {
-        let record =
-            |slot: &Slot| self.inode(At::Latest, slot)?.filter(|inode| inode.oid == oid).ok_or(Error::Stale);
-        let (found, inode) = (read(slot)?, record(slot)?);
+        let (found, inode) = (read(slot)?, self.record_of(At::Latest, slot, oid)?);
         if !inode.linked {
             return Ok((found, inode, slot.clone()));
         }
         let (_, _, home) = self.attributes(At::Latest, slot, &inode)?;
         let found = read(&home)?;
         // One that is gone is not damaged: the file was removed, or has another home since.
-        Ok((found, record(&home)?, home))
+        Ok((found, self.record_of(At::Latest, &home, oid)?, home))
     }
 
     /// Runs a read and change of the record of `oid`, which the entry in `slot` names, or of its companion,
@@ -804,12 +802,12 @@ impl Mount {
         is_more: bool,
         mut body: impl FnMut(At<'_>, &Inode, &Slot) -> Result<T>,
     ) -> Result<T> {
-        let entry = |at: At<'_>| self.inode(at, slot)?.filter(|inode| inode.oid == oid).ok_or(Error::Stale);
         let alone = self.alone();
-        let done = match entry(At::Latest)? {
+        let done = match self.record_of(At::Latest, slot, oid)? {
             inode if !inode.linked && alone.is_some() && !is_more => body(At::Latest, &inode, slot),
             _ => self.transact(|tx| {
-                let (inode, _, home) = self.attributes(At::Tx(tx), slot, &entry(At::Tx(tx))?)?;
+                let entry = self.record_of(At::Tx(tx), slot, oid)?;
+                let (inode, _, home) = self.attributes(At::Tx(tx), slot, &entry)?;
                 body(At::Tx(tx), &inode, &home)
             }),
         };

@@ -625,6 +625,11 @@ impl Mount {
         self.check_names(at, &dir.slot(), dir.oid)
     }
 
+    /// The record in `slot` of what has this number; `Stale` if that is not there.
+    pub(crate) fn record_of(&self, at: At<'_>, slot: &Slot, oid: Oid) -> Result<Inode> {
+        self.inode(at, slot)?.filter(|inode| inode.oid == oid).ok_or(Error::Stale)
+    }
+
     /// Whether the entry `slot` leads to `oid`; else `Stale`.
     pub(crate) fn check_names(&self, at: At<'_>, slot: &Slot, oid: Oid) -> Result<()> {
         leads_to(self.inode(at, slot)?, oid)

@@ -423,8 +423,7 @@ impl Obj {
 
     /// Runs `look` on its record in `slot`.
     fn look_at<T>(&self, slot: &Slot, look: &impl Fn(&Slot, &Inode) -> Result<T>) -> Result<T> {
-        let inode = self.mount().inode(At::Latest, slot)?.filter(|inode| inode.oid == self.node.oid);
-        look(slot, &inode.ok_or(Error::Stale)?)
+        look(slot, &self.mount().record_of(At::Latest, slot, self.node.oid)?)
     }
 
     /// Attributes, also of what has no name any more (`links` is 0 then).

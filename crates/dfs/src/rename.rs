@@ -471,7 +471,7 @@ impl Mount {
     }
 
     fn link_in(&self, at: At<'_>, from: &Slot, oid: Oid, dir: &Node, to: &Slot) -> Result<()> {
-        let source = self.inode(at, from)?.filter(|inode| inode.oid == oid).ok_or(Error::Stale)?;
+        let source = self.record_of(at, from, oid)?;
         // An object in use may be known by its companion.
         let source = Inode { linked: source.linked || layout::is_companion(from.oid), ..source };
         if self.is_shared() {

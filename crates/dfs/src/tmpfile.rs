@@ -76,7 +76,7 @@ impl Mount {
     }
 
     fn name_orphan_in(&self, at: At<'_>, node: &Node, from: &Slot, dir: &Node, to: &Slot) -> Result<()> {
-        let inode = self.inode(at, from)?.filter(|inode| inode.oid == node.oid).ok_or(Error::Stale)?;
+        let inode = self.record_of(at, from, node.oid)?;
         if self.is_shared() {
             self.check_alive(at, dir)?;
         }

@@ -66,8 +66,9 @@ pub use held::{HeldMemory, available_memory_bytes};
 pub use hint::{give_memory_back, prefer_huge_pages, prefetch, prefetch_line};
 pub use journal::{Journal, JournalSync};
 pub use kernel::{
-    InUse, KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, RingEntry, RingRequest,
-    close_standard_output, forget_mount, mounted_as, mounted_at, mounts_of, ring_queues, unmount,
+    InUse, KernelDevice, MOUNT_HELPER, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, RingEntry,
+    RingRequest, close_standard_output, forget_mount, mounted_as, mounted_at, mounts_of, ring_queues,
+    unmount,
 };
 pub use meanwhile::{look, look_while_waiting};
 pub use process::{

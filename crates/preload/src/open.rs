@@ -256,11 +256,12 @@ impl Open {
 
     /// As [`Open::record`], and has all that was answered before survive the loss of power.
     pub(crate) fn sync(&self) -> Result<c_int, i32> {
-        let recorded = self.record();
-        match self.file.sync() {
-            Ok(()) | Err(Error::Stale | Error::NotFound) => recorded,
-            Err(error) => Err(number(&self.file, &error)),
+        let is_changed = self.is_changed.swap(false, Ordering::Relaxed);
+        let recorded = self.file.sync();
+        if is_changed {
+            self.mount.note_change(self.ino);
         }
+        self.recorded(recorded)
     }
 
     /// Records when it was changed, so that whoever opens it now sees it. The data is stored already.
@@ -270,6 +271,10 @@ impl Open {
         }
         let recorded = self.file.record_times();
         self.mount.note_change(self.ino);
+        self.recorded(recorded)
+    }
+
+    fn recorded(&self, recorded: dolmen_dfs::Result<()>) -> Result<c_int, i32> {
         match recorded {
             // Somebody else has removed or moved it: there is nothing to record any more.
             Ok(()) | Err(Error::Stale | Error::NotFound) => Ok(0),

@@ -108,6 +108,11 @@ impl ContArg {
         [&self.pool.pool, &self.cont]
     }
 
+    /// A command of DAOS on this container, for whoever reads what to do.
+    fn asking(&self, verb: &str) -> String {
+        asking("daos", &behind(verb, &self.words()))
+    }
+
     fn new(pool: &str, cont: impl ToString) -> Self {
         Self { pool: PoolArg { pool: pool.to_owned() }, cont: cont.to_string(), path: None }
     }
@@ -489,7 +494,7 @@ fn container(system: &SystemArg, command: &Cont) -> Outcome<Answer> {
             Err(Failure::absent("daos cont stat", "see `daos cont query` and `dolmen cont query`"))
         }
         Cont::Attr(verb) => with(&link()?, verb.of(), verb.access(), |cont| {
-            verb.run(Owner::Cont(cont), &asking("daos", &behind("cont list-attrs", &verb.of().words())))
+            verb.run(Owner::Cont(cont), &verb.of().asking("cont list-attrs"))
         }),
         Cont::One(verb) => one(&link()?, verb),
     }
@@ -505,7 +510,7 @@ fn one(link: &Link, command: &One) -> Outcome<Answer> {
     };
     match command {
         One::GetProp { cont: arg, names, given } => {
-            let lists = asking("daos", &behind("cont get-prop", &arg.words()));
+            let lists = arg.asking("cont get-prop");
             read(arg, 't', &|cont| props::get(cont, if given.is_empty() { names } else { given }, &lists))
         }
         One::SetProp { cont, values, given } => {
@@ -521,7 +526,7 @@ fn one(link: &Link, command: &One) -> Outcome<Answer> {
             access::update(Owner::Cont(cont), entries.acl_file.as_deref(), entries.entry.as_deref())
         }),
         One::DeleteAcl { cont: arg, principal } => {
-            let shows = asking("daos", &behind("cont get-acl", &arg.words()));
+            let shows = arg.asking("cont get-acl");
             write(arg, 'A', &|cont| access::delete(Owner::Cont(cont), principal, &shows))
         }
         One::SetOwner { cont, user, group, no_check } => write(cont, 'o', &|cont| {
@@ -575,7 +580,7 @@ fn with_opened<T>(
 
 /// It is to be had alone, or somebody has it so.
 fn others_have_it(error: Error, arg: &ContArg) -> Failure {
-    let evict = asking("daos", &behind("cont evict --all", &arg.words()));
+    let evict = arg.asking("cont evict --all");
     Failure::from(error)
         .because("others have the container open")
         .hint(format!("end programs and mounts that use it, or take it from them with `{evict}`"))
@@ -895,7 +900,7 @@ fn epoch_of(text: &str) -> Outcome<Epoch> {
 }
 
 fn no_snapshot(arg: &ContArg, what: &str) -> Failure {
-    let list = asking("daos", &behind("cont list-snaps", &arg.words()));
+    let list = arg.asking("cont list-snaps");
     Failure::new(Exit::Missing, format!("there is no snapshot {what}")).hint(format!("see `{list}`"))
 }
 

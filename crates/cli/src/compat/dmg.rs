@@ -562,6 +562,12 @@ fn refuse_containers(link: &Link, pool: &str) -> Outcome<()> {
     Err(failure.hint("add --recursive to remove them, too"))
 }
 
+/// Why an engine cannot be asked that the system does not have.
+fn no_engine(rank: u32) -> Failure {
+    let failure = Failure::new(Exit::Missing, format!("there is no engine {rank}"));
+    failure.hint(format!("see `{}`", asking("dmg", "system query")))
+}
+
 /// The engines of a system, of `ranks` if there are any.
 pub(super) fn engines(link: &Link, ranks: &[u32]) -> Outcome<Vec<RankInfo>> {
     let doing = || "query the system".to_owned();
@@ -569,9 +575,7 @@ pub(super) fn engines(link: &Link, ranks: &[u32]) -> Outcome<Vec<RankInfo>> {
         return Err(place::protocol()).doing(doing);
     };
     if let Some(rank) = ranks.iter().find(|&&rank| !info.ranks.iter().any(|info| info.rank == rank)) {
-        let failure = Failure::new(Exit::Missing, format!("there is no engine {rank}"));
-        let hint = format!("see `{}`", asking("dmg", "system query"));
-        return Err(failure.hint(hint));
+        return Err(no_engine(*rank));
     }
     Ok(info.ranks.into_iter().filter(|info| ranks.is_empty() || ranks.contains(&info.rank)).collect())
 }

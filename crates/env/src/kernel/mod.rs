@@ -26,7 +26,9 @@ use std::sync::Arc;
 pub const MOUNT_TYPE: &str = "fuse.dolmen";
 
 const DEVICE: &str = "/dev/fuse";
-const HELPER: &str = "fusermount3";
+
+/// The program that mounts for users who are not root.
+pub const MOUNT_HELPER: &str = "fusermount3";
 
 /// So much of what the helper says is told: it is a line, or a few with what is wrong in its settings.
 const SAID_BYTES_MAX: usize = 1024;
@@ -135,7 +137,7 @@ impl KernelDevice {
                 options.push_str(option);
             }
         }
-        let child = Command::new(HELPER)
+        let child = Command::new(MOUNT_HELPER)
             .arg("-o")
             .arg(options)
             .arg("--")
@@ -146,7 +148,7 @@ impl KernelDevice {
             .stderr(Stdio::piped())
             .spawn();
         drop(theirs);
-        let of_helper = |error| Error::from_std(Op::Run, HELPER, &error);
+        let of_helper = |error| Error::from_std(Op::Run, MOUNT_HELPER, &error);
         let child = child.map_err(of_helper)?;
         let sent = receive_descriptor(&ours);
         let ended = child.wait_with_output().map_err(of_helper)?;
@@ -196,9 +198,10 @@ impl KernelDevice {
 /// What the helper has refused, in its own words: its lines without its name before each.
 fn declined(stderr: &[u8]) -> Error {
     let text = String::from_utf8_lossy(&stderr[..stderr.len().min(SAID_BYTES_MAX)]);
-    let named = |line: &'_ str| line.trim().trim_start_matches(HELPER).trim_start_matches(": ").to_owned();
+    let named =
+        |line: &'_ str| line.trim().trim_start_matches(MOUNT_HELPER).trim_start_matches(": ").to_owned();
     let lines: Vec<String> = text.lines().map(named).filter(|line| !line.is_empty()).collect();
-    Error::Declined { program: HELPER, said: lines.join("; ") }
+    Error::Declined { program: MOUNT_HELPER, said: lines.join("; ") }
 }
 
 /// One descriptor over a Unix socket; `None` if the other end was closed before it sent one.
@@ -253,14 +256,14 @@ pub fn unmount(dir: &Path, in_use: InUse) -> Result<()> {
         Err(Errno::PERM) if in_use != InUse::Failed => {}
         Err(errno) => return Err(failed(errno)),
     }
-    let mut command = Command::new(HELPER);
+    let mut command = Command::new(MOUNT_HELPER);
     command.arg("-u").args((in_use == InUse::Later).then_some("-z")).arg("--").arg(dir);
     let ended = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .output()
-        .map_err(|error| Error::from_std(Op::Run, HELPER, &error))?;
+        .map_err(|error| Error::from_std(Op::Run, MOUNT_HELPER, &error))?;
     match mounted_at(dir)?.filter(|_| !ended.status.success()) {
         None => Ok(()),
         // The helper takes away only what is its user's.

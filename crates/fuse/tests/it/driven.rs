@@ -4,6 +4,7 @@
 
 use dolmen_client::{ContName, Container, Options, Pool};
 use dolmen_cluster::{Hlc, PoolIdentity, Service, Targets};
+use dolmen_codec::TargetStore;
 use dolmen_dfs::{Cred, Dfs, Follow, FormatOptions, MountOptions, OpenOptions, XattrCond};
 use dolmen_env::{Clock, Rng, Secrets, SimClock};
 use dolmen_fuse::Hosted;
@@ -220,10 +221,15 @@ impl Input<'_> {
     }
 }
 
-/// A container in a pool of its own.
-fn container(clock: &Arc<dyn Clock>) -> Container {
-    let stores = Targets::new(vec![Model::new(TargetNo(0), Arc::clone(clock))]).unwrap();
-    Service::create(&stores).unwrap();
+/// The pool on this target, new or as it was left.
+pub(crate) fn pool_on<T>(target: T, clock: &Arc<dyn Clock>, is_new: bool) -> Pool
+where
+    T: TargetStore + 'static,
+{
+    let stores = Targets::new(vec![target]).unwrap();
+    if is_new {
+        Service::create(&stores).unwrap();
+    }
     let targets = vec![TargetInfo { rank: 0, state: TargetState::UpIn }];
     let map = PoolMap { version: 1, pool: Uuid::from_u128(5), targets };
     let (hlc, secrets) = (Hlc::new(Arc::clone(clock)), Secrets::Repeatable(Rng::from_seed(1)));
@@ -237,10 +243,18 @@ fn container(clock: &Arc<dyn Clock>) -> Container {
         rng: Rng::from_seed(2),
         secrets: Secrets::Repeatable(Rng::from_seed(2)),
     };
-    let pool = Pool::connect_with(Arc::new(dolmen_cluster::Pool::new(stores, service)), options).unwrap();
-    let label = Label::new("files").unwrap();
-    pool.create_container(Some(label.clone()), Dfs::container_props()).unwrap();
-    pool.open_container(&ContName::Label(label)).unwrap()
+    Pool::connect_with(Arc::new(dolmen_cluster::Pool::new(stores, service)), options).unwrap()
+}
+
+pub(crate) fn label() -> Label {
+    Label::new("files").unwrap()
+}
+
+/// A container in a pool of its own.
+fn container(clock: &Arc<dyn Clock>) -> Container {
+    let pool = pool_on(Model::new(TargetNo(0), Arc::clone(clock)), clock, true);
+    pool.create_container(Some(label()), Dfs::container_props()).unwrap();
+    pool.open_container(&ContName::Label(label())).unwrap()
 }
 
 /// User 9 reads and writes; the file's group does not, though its bits of the mode, which are the mask's, look so.

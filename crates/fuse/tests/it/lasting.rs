@@ -1,15 +1,13 @@
 //! What has been synchronised survives the loss of power, also where a write is answered before it does.
 
-use dolmen_client::{ContName, Container, Options, Pool};
-use dolmen_cluster::{Hlc, PoolIdentity, Service, Targets};
+use crate::driven::{label, pool_on};
+use dolmen_client::{ContName, Container};
 use dolmen_dfs::{Cred, Dfs, FormatOptions, MountOptions, OpenOptions};
 use dolmen_engine::{Devices, Target, TargetConfig};
 use dolmen_env::sim::{CrashPlan, SimConfig, SimDisk, SimDrive};
-use dolmen_env::{Clock, Rng, Secrets, SimClock};
+use dolmen_env::{Clock, SimClock};
 use dolmen_fuse::Hosted;
-use dolmen_types::{
-    Credentials, Durability, Label, PoolMap, PropId, PropValue, TargetInfo, TargetNo, TargetState, Uuid,
-};
+use dolmen_types::{Durability, PropId, PropValue, TargetNo, Uuid};
 use std::sync::Arc;
 
 /// 2026-01-01.
@@ -46,32 +44,6 @@ fn config() -> TargetConfig {
     }
 }
 
-/// The pool on this target, new or as it was left.
-fn pool(target: Target, clock: &Arc<dyn Clock>, is_new: bool) -> Pool {
-    let stores = Targets::new(vec![target]).unwrap();
-    if is_new {
-        Service::create(&stores).unwrap();
-    }
-    let targets = vec![TargetInfo { rank: 0, state: TargetState::UpIn }];
-    let map = PoolMap { version: 1, pool: Uuid::from_u128(5), targets };
-    let (hlc, secrets) = (Hlc::new(Arc::clone(clock)), Secrets::Repeatable(Rng::from_seed(1)));
-    let service = Service::open(&stores, hlc, PoolIdentity { map, label: None }, secrets).unwrap();
-    let options = Options {
-        cred: Credentials::default(),
-        job: 0,
-        tenant: 0,
-        timeout_ns: 0,
-        clock: Arc::clone(clock),
-        rng: Rng::from_seed(2),
-        secrets: Secrets::Repeatable(Rng::from_seed(2)),
-    };
-    Pool::connect_with(Arc::new(dolmen_cluster::Pool::new(stores, service)), options).unwrap()
-}
-
-fn name() -> Label {
-    Label::new("files").unwrap()
-}
-
 fn mounted(cont: &Container, clock: &Arc<dyn Clock>) -> Dfs {
     Dfs::mount(cont, &MountOptions { clock: Arc::clone(clock), ..MountOptions::default() }).unwrap()
 }
@@ -81,11 +53,11 @@ impl World {
         let clock: Arc<dyn Clock> = Arc::new(SimClock::new(START_NS));
         let drive = SimDrive::new(SimConfig::default());
         let target = Target::create(devices(&drive), Arc::clone(&clock), 1, &config()).unwrap();
-        let pool = pool(target, &clock, true);
+        let pool = pool_on(target, &clock, true);
         let mut props = Dfs::container_props();
         props.insert(PropId::CO_DURABILITY, PropValue::Number(Durability::Process as u64));
-        pool.create_container(Some(name()), props).unwrap();
-        let cont = pool.open_container(&ContName::Label(name())).unwrap();
+        pool.create_container(Some(label()), props).unwrap();
+        let cont = pool.open_container(&ContName::Label(label())).unwrap();
         assert_eq!(cont.durability(), Durability::Process);
         let options = FormatOptions { clock: Arc::clone(&clock), ..FormatOptions::default() };
         Dfs::format(&cont, &options).unwrap();
@@ -123,7 +95,7 @@ impl World {
     fn left(&self) -> Vec<(String, Vec<u8>)> {
         let drive = self.drive.crash(CrashPlan::None);
         let target = Target::open(devices(&drive), Arc::clone(&self.clock), &config()).unwrap().0;
-        let cont = pool(target, &self.clock, false).open_container(&ContName::Label(name())).unwrap();
+        let cont = pool_on(target, &self.clock, false).open_container(&ContName::Label(label())).unwrap();
         let dfs = mounted(&cont, &self.clock);
         let mut names = dfs.names().unwrap();
         names.sort_unstable();

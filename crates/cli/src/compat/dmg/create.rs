@@ -1,7 +1,7 @@
 //! `dmg pool create`: sizes and places as scripts give them.
 
-use super::{engines, props};
-use crate::compat::{Opened, access, asking, open, ranks, service_rank};
+use super::{engines, no_engine, props};
+use crate::compat::{Opened, access, open, ranks, service_rank};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, count, human};
 use crate::stop::Process;
@@ -160,9 +160,7 @@ fn refuse_places(args: &Create, all: &[RankInfo]) -> Outcome<()> {
     }
     let listed: Vec<u32> = all.iter().map(|engine| engine.rank).collect();
     if let Some(rank) = args.ranks.iter().find(|rank| !listed.contains(rank)) {
-        let failure = Failure::new(Exit::Missing, format!("there is no engine {rank}"));
-        let hint = format!("see `{}`", asking("dmg", "system query"));
-        return Err(failure.hint(hint));
+        return Err(no_engine(*rank));
     }
     let some = args.nranks.map(|count| (count, "--nranks")).or_else(|| {
         let is_some = listed.iter().any(|rank| !args.ranks.contains(rank));

@@ -143,23 +143,23 @@ fn put_aged(fs: &Dfs, path: &str, age: &[u8], has_companion: bool) {
 fn an_attribute_is_that_of_the_file_that_has_it_while_another_mount_replaces_that() {
     let (world, watched) = World::watched();
     let (one, two) = (world.mount_shared(), world.mount_shared());
+    let found_before = |is_it, has_companion| {
+        remove_if_there(&two, "/f");
+        put_aged(&two, "/f", b"former", has_companion);
+        put_aged(&two, "/new", b"new", has_companion);
+        let (obj, _) = one.lookup("f").unwrap();
+        replace_before(&watched, is_it, &two);
+        obj
+    };
     for has_companion in [false, true] {
         for is_it in [is_of_the_attribute as IsIt, is_of_an_inode] {
-            remove_if_there(&two, "/f");
-            put_aged(&two, "/f", b"former", has_companion);
-            put_aged(&two, "/new", b"new", has_companion);
-            let (obj, _) = one.lookup("f").unwrap();
-            replace_before(&watched, is_it, &two);
+            let obj = found_before(is_it, has_companion);
             assert_eq!(one.xattr("/f", "user.age", Follow::Yes).unwrap(), b"new");
             assert!(watched.is_done());
             assert_eq!(obj.xattr("user.age").unwrap_err(), Error::Stale);
         }
         for of_an_object in [is_of_the_attribute as IsIt, is_of_names_beside] {
-            remove_if_there(&two, "/f");
-            put_aged(&two, "/f", b"former", has_companion);
-            put_aged(&two, "/new", b"new", has_companion);
-            let (obj, _) = one.lookup("f").unwrap();
-            replace_before(&watched, of_an_object, &two);
+            let obj = found_before(of_an_object, has_companion);
             let (value, names) = (obj.xattr("user.age"), obj.xattr_names());
             assert!(watched.is_done());
             // The first of the two came before, if it is the other that is watched for.
