@@ -21,6 +21,9 @@ const SEED: u64 = 5;
 /// Times that a process says that it works before it is killed.
 const WORKING_MAX: u64 = 20;
 
+/// Values that the other client writes at most while one process lives: however long a machine takes for it, the pool has room.
+const VALUES_MAX: u64 = 20_000;
+
 /// What the daemon holds.
 #[derive(Debug, PartialEq, Eq)]
 struct Held {
@@ -54,10 +57,14 @@ fn work_and_die(served: &Served, by_network: bool, rng: &mut Rng, is_held: impl 
     assert!(client.was_killed(), "it has ended by itself");
 }
 
-/// Writes values, one after the other, until it is told to stop; how many.
-fn go_on(object: &Object, is_over: &AtomicBool) -> u64 {
+/// Writes values, one after the other, at most as many as are wanted, until it is told to stop; how many.
+fn go_on(object: &Object, wanted: &AtomicU64, is_over: &AtomicBool) -> u64 {
     let mut count = 0_u64;
     while !is_over.load(Ordering::Relaxed) {
+        if count >= wanted.load(Ordering::Relaxed) {
+            dolmen_env::wait(Duration::from_millis(1));
+            continue;
+        }
         object.put(At::Latest, &count.to_le_bytes(), b"a", &count.to_le_bytes()).unwrap();
         count += 1;
     }
@@ -88,10 +95,11 @@ fn a_process_of_threads_that_is_killed_with_operations_under_way_leaves_nothing_
     let taken_before = taken(&pool);
     let before = held(&served, [&objects, &files]);
     assert_eq!(before.handles, [1, 1]);
-    let is_over = AtomicBool::new(false);
+    let (wanted, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let count = dolmen_env::scope(|threads| {
-        let other = threads.spawn(|| go_on(&beside, &is_over));
+        let other = threads.spawn(|| go_on(&beside, &wanted, &is_over));
         for round in 0..rounds {
+            wanted.fetch_add(VALUES_MAX, Ordering::Relaxed);
             let own = || held(&served, [&objects, &files]);
             work_and_die(&served, round % 2 == 1, &mut rng, || {
                 let now = own();
