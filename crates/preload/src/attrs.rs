@@ -16,6 +16,9 @@ use libc::{mode_t, timespec, timeval};
 /// Bits with which a program acts as somebody else: who may keep them is the kernel's to say.
 pub(crate) const SET_IDS: u32 = 0o6000;
 
+/// The list of those who have access to a file, beside its mode.
+const LIST: &[u8] = b"system.posix_acl_access";
+
 /// What attributes are looked at and set of.
 pub(crate) struct Subject<'a> {
     obj: Obj,
@@ -112,7 +115,8 @@ impl Subject<'_> {
 
     /// As getxattr(2).
     pub(crate) fn xattr(&self, name: &[u8], room: &mut [u8]) -> Told<isize> {
-        if !is_users(name) || !self.lets(Rights::READ) {
+        // A list may be read by everybody.
+        if !self.has_list(name) && (!is_users(name) || !self.lets(Rights::READ)) {
             return None;
         }
         match self.obj.xattr(name) {
@@ -126,7 +130,7 @@ impl Subject<'_> {
     pub(crate) fn xattr_names(&self, room: &mut [u8]) -> Told<isize> {
         let names = self.obj.xattr_names().ok()?;
         // Whom the kernel tells of others is its own to say.
-        if !names.iter().all(|name| is_users(name)) {
+        if !names.iter().all(|name| is_users(name) || self.has_list(name)) {
             return None;
         }
         let mut list = names.join(&0);
@@ -136,6 +140,9 @@ impl Subject<'_> {
 
     /// As setxattr(2), or removexattr(2) without a value.
     pub(crate) fn set_xattr(&self, name: &[u8], value: Option<&[u8]>, flags: c_int) -> Told<c_int> {
+        if self.has_list(name) {
+            return if flags == 0 { self.set_list(value) } else { None };
+        }
         let cond = match flags {
             0 => XattrCond::Any,
             libc::XATTR_CREATE => XattrCond::Create,
@@ -155,6 +162,39 @@ impl Subject<'_> {
             set => sure(set.map(|()| 0)),
         }
     }
+
+    /// Whether this is the list of those who have access, of a file: those of directories the kernel goes by.
+    fn has_list(&self, name: &[u8]) -> bool {
+        name == LIST && self.stat.kind == FileKind::File
+    }
+
+    /// Sets or takes away the list of access, and sets the mode with it.
+    fn set_list(&self, list: Option<&[u8]>) -> Told<c_int> {
+        let (uid, _) = state().user();
+        // As of a mode.
+        let is_plain = uid == 0
+            || self.stat.permissions & SET_IDS == 0 && list.is_none_or(|list| owners_rights(list) & 6 == 6);
+        let is_open = || self.place.is_some_and(|_| settle::numbered(self.mount.id, self.stat.ino));
+        if !self.is_own() || !is_plain && (self.place.is_none() || is_open()) {
+            return None;
+        }
+        let set = match list {
+            Some(list) => self.obj.set_xattr(LIST, list, XattrCond::Any),
+            None => self.obj.remove_xattr(LIST),
+        };
+        self.mount.note_change(self.stat.ino);
+        sure(set.map(|()| 0))
+    }
+}
+
+/// What the owner may do by a list of access, in the bytes of the kernel; the store looks at the rest.
+fn owners_rights(list: &[u8]) -> u16 {
+    //= linux:include/uapi/linux/posix_acl_xattr.h posix_acl_xattr_entry
+    const HEAD_BYTES: usize = 4;
+    const OWNER: [u8; 2] = 1_u16.to_le_bytes();
+    let entries = list.get(HEAD_BYTES..).unwrap_or(&[]).as_chunks::<8>().0;
+    let owners = entries.iter().find(|entry| entry[..2] == OWNER);
+    owners.map_or(0, |entry| u16::from_le_bytes([entry[2], entry[3]]))
 }
 
 /// What a user may call as he likes, if the mode of the file lets him.

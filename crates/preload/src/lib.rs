@@ -5,6 +5,7 @@
 //!   over what are the kernel's, and finds the directory in the container.
 //! - [`open`] is an open file; [`files`] knows which descriptors stand for one. The descriptor itself is one of the file's
 //!   directory that nothing can be read or written through (`O_PATH`).
+//! - [`copies`] moves contents from one open file to another.
 //! - [`settle`] gives a file back to the kernel, for good: what needs the kernel's own object does that first.
 //! - [`names`] makes, removes and moves what has names.
 //! - [`stream`] is a directory that is listed.
@@ -21,6 +22,7 @@
 
 mod attrs;
 mod calls;
+mod copies;
 mod files;
 mod guard;
 mod heard;

@@ -7,7 +7,7 @@ use crate::memory;
 use crate::place::{self, Place};
 use crate::report::{self, Kind};
 use crate::state::state;
-use crate::{files, guard, settle, system};
+use crate::{guard, settle, system};
 use core::ffi::{CStr, c_char, c_int, c_uint};
 use dolmen_dfs::{Error, FileKind, New, RenameMode, number_of};
 use libc::mode_t;
@@ -30,12 +30,10 @@ pub(crate) fn at<T>(
     })
 }
 
-/// Before a path is followed: what leads to the process's own descriptors must find the kernel's files there.
+/// Before a path is followed.
 fn before(from: c_int, path: &CStr) {
     settle::descriptor(from);
-    if files::is_any() && place::leads_to_descriptors(path) {
-        settle::everything();
-    }
+    place::settle_on(path);
 }
 
 fn counted<T>(kind: Kind, told: Told<T>) -> Told<T> {

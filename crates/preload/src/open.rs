@@ -83,6 +83,34 @@ pub(crate) fn with<T>(
     .flatten()
 }
 
+/// As [`with`], with what two descriptors stand for, or nothing where one is the kernel's; `None` also if that is so of both.
+pub(crate) fn with_two<T>(fds: [c_int; 2], act: impl FnOnce([Option<&Open>; 2]) -> Told<T>) -> Told<T> {
+    if !fds.into_iter().any(crate::files::is_taken) {
+        return None;
+    }
+    guard::inside(Some(Err(libc::EIO)), || {
+        let opens = fds.map(|fd| state::state().files.find(fd));
+        let mut each: Vec<&Arc<Open>> = opens.iter().flatten().collect();
+        // Always in the same order: whoever gives one back waits for its users, and keeps later ones waiting.
+        each.sort_unstable_by_key(|open| Arc::as_ptr(open));
+        each.dedup_by_key(|open| Arc::as_ptr(open));
+        let done = {
+            let held = each.iter().map(|open| open.is_settled.read().unwrap_or_else(PoisonError::into_inner));
+            let held: Vec<_> = held.collect();
+            if held.is_empty() || held.iter().any(|is_settled| **is_settled) {
+                return None;
+            }
+            act([opens[0].as_deref(), opens[1].as_deref()])?
+        };
+        if matches!(done, Err(libc::ESTALE)) && each.iter().all(|open| settle::one(open)) {
+            return None;
+        }
+        report::taken(Kind::Other);
+        Some(done)
+    })
+    .flatten()
+}
+
 /// As [`with`], where the kernel is to do it with its own file if this says nothing.
 pub(crate) fn take<T>(fd: c_int, kind: Kind, act: impl FnOnce(&Open) -> Told<T>) -> Told<T> {
     match with(fd, kind, |open| Ok(act(open))) {
@@ -216,6 +244,10 @@ impl Open {
         self.write(at, &all)
     }
 
+    pub(crate) fn size(&self) -> Result<u64, i32> {
+        self.file.size().map_err(|error| number(&self.file, &error))
+    }
+
     /// Moves the offset.
     pub(crate) fn seek(&self, by: i64, whence: c_int) -> Result<i64, i32> {
         let mut offset = self.offset.lock().unwrap_or_else(PoisonError::into_inner);
@@ -229,7 +261,7 @@ impl Open {
         let found = match whence {
             libc::SEEK_SET => by,
             libc::SEEK_CUR => from(*offset)?,
-            libc::SEEK_END => from(self.file.size().map_err(failed)?)?,
+            libc::SEEK_END => from(self.size()?)?,
             libc::SEEK_DATA => told(self.file.seek_data(place()?).map_err(failed)?)?,
             libc::SEEK_HOLE => told(self.file.seek_hole(place()?).map_err(failed)?)?,
             _ => return Err(libc::EINVAL),

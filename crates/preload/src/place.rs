@@ -72,6 +72,21 @@ pub(crate) fn leads_to_descriptors(path: &CStr) -> bool {
     [&b"/proc/"[..], b"/dev/fd", b"/dev/std"].iter().any(|begin| path.starts_with(begin))
 }
 
+/// Before a path is followed: what leads to the process's own descriptors must find the kernel's files there. One that names a
+/// single descriptor leads to no other; programs have it for what is below a directory that they have open.
+pub(crate) fn settle_on(path: &CStr) {
+    if !crate::files::is_any() || !leads_to_descriptors(path) {
+        return;
+    }
+    let path = path.to_bytes();
+    let rest = path.strip_prefix(b"/proc/self/fd/").or_else(|| path.strip_prefix(b"/dev/fd/"));
+    let number = rest.and_then(|rest| rest.split(|byte| *byte == b'/').next());
+    match number.and_then(|number| str::from_utf8(number).ok()?.parse().ok()) {
+        Some(fd) => settle::descriptor(fd),
+        None => settle::everything(),
+    }
+}
+
 /// Directory and name of a path; `None` if its last part names a directory for sure, or what the mount alone knows.
 pub(crate) fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);

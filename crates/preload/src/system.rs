@@ -59,6 +59,61 @@ pub(crate) fn seek(fd: c_int, offset: u64) {
     unsafe { libc::syscall(libc::SYS_lseek, fd, offset, libc::SEEK_SET) };
 }
 
+/// Where that is.
+pub(crate) fn place(fd: c_int) -> i64 {
+    // SAFETY: it takes any numbers.
+    unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) }
+}
+
+/// Reads of the kernel's file; how much.
+pub(crate) fn read_at(fd: c_int, room: &mut [u8], at: u64) -> Result<usize, c_int> {
+    // SAFETY: there is so much room.
+    let read = unsafe { libc::syscall(libc::SYS_pread64, fd, room.as_mut_ptr(), room.len(), at) };
+    usize::try_from(read).map_err(|_failed| failed())
+}
+
+/// Writes into the kernel's file; how much.
+pub(crate) fn write_at(fd: c_int, bytes: &[u8], at: u64) -> Result<usize, c_int> {
+    // SAFETY: there are so many bytes.
+    let written = unsafe { libc::syscall(libc::SYS_pwrite64, fd, bytes.as_ptr(), bytes.len(), at) };
+    usize::try_from(written).map_err(|_failed| failed())
+}
+
+/// A file that the kernel has open.
+pub(crate) struct Theirs {
+    pub(crate) fd: c_int,
+    /// With which it was opened.
+    pub(crate) flags: c_int,
+    /// Of its mode, what it is.
+    pub(crate) kind: u32,
+    /// The device of its file system.
+    pub(crate) dev: (u32, u32),
+}
+
+impl Theirs {
+    /// # Errors
+    /// `EBADF` if it is not open, or only a place.
+    pub(crate) fn of(fd: c_int) -> Result<Self, c_int> {
+        let flags = status_flags(fd)?;
+        if flags & libc::O_PATH != 0 {
+            return Err(libc::EBADF);
+        }
+        let found = statx(fd, c"", libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC, libc::STATX_TYPE)?;
+        let kind = u32::from(found.stx_mode) & libc::S_IFMT;
+        Ok(Self { fd, flags, kind, dev: (found.stx_dev_major, found.stx_dev_minor) })
+    }
+
+    /// Whether a program like the mount's answers for its file system.
+    pub(crate) fn is_of_mount(&self) -> bool {
+        const FUSE_MAGIC: libc::c_long = 0x6573_5546;
+        let mut told = MaybeUninit::<libc::statfs>::zeroed();
+        // SAFETY: there is room for the answer.
+        let done = unsafe { libc::syscall(libc::SYS_fstatfs, self.fd, told.as_mut_ptr()) };
+        // SAFETY: all zeros is one, and the kernel has written over that.
+        done == 0 && unsafe { told.assume_init() }.f_type == FUSE_MAGIC
+    }
+}
+
 /// What the kernel knows of what is at `path`.
 pub(crate) fn statx(dir: c_int, path: &CStr, flags: c_int, mask: u32) -> Result<libc::statx, c_int> {
     let mut found = MaybeUninit::<libc::statx>::zeroed();

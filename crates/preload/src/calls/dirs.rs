@@ -4,15 +4,13 @@ use crate::next::next;
 use crate::open::returned;
 use crate::report::{self, Kind};
 use crate::stream::{self, ours};
-use crate::{files, guard, memory, place, settle, system};
+use crate::{guard, memory, place, settle, system};
 use core::ffi::{c_char, c_int, c_long};
 use libc::{DIR, dirent64};
 
 fn opened(path: *const c_char) -> Option<*mut DIR> {
     let path = memory::text(path)?;
-    if files::is_any() && place::leads_to_descriptors(path) {
-        settle::everything();
-    }
+    place::settle_on(path);
     guard::attempt(|| {
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
         let fd = system::open_at(libc::AT_FDCWD, path, flags).ok()?;

@@ -1,10 +1,11 @@
 //! Functions that need the kernel's own file: it is given back first.
 
 use crate::next::next;
+use crate::open::returned;
 use crate::state::{self, state};
-use crate::{guard, memory, settle};
+use crate::{copies, guard, memory, settle};
 use core::ffi::{c_char, c_int, c_uint, c_void};
-use libc::{loff_t, off_t, size_t, ssize_t, timespec, timeval};
+use libc::{c_ulong, loff_t, off_t, size_t, ssize_t, timespec, timeval};
 
 macro_rules! handed {
     ($($name:ident($($arg:ident: $of:ty),*) -> $ret:ty: $($fd:expr),*;)*) => {
@@ -19,14 +20,10 @@ macro_rules! handed {
 handed! {
     mmap(at: *mut c_void, len: size_t, access: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void: fd;
     mmap64(at: *mut c_void, len: size_t, access: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void: fd;
-    ioctl(fd: c_int, request: libc::c_ulong, arg: *mut c_void) -> c_int: fd;
     flock(fd: c_int, what: c_int) -> c_int: fd;
     lockf(fd: c_int, what: c_int, len: off_t) -> c_int: fd;
     lockf64(fd: c_int, what: c_int, len: off_t) -> c_int: fd;
-    sendfile(to: c_int, from: c_int, offset: *mut off_t, len: size_t) -> ssize_t: to, from;
-    sendfile64(to: c_int, from: c_int, offset: *mut off_t, len: size_t) -> ssize_t: to, from;
     splice(from: c_int, at: *mut loff_t, to: c_int, there: *mut loff_t, len: size_t, flags: c_uint) -> ssize_t: from, to;
-    copy_file_range(from: c_int, at: *mut loff_t, to: c_int, there: *mut loff_t, len: size_t, flags: c_uint) -> ssize_t: from, to;
     fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE: fd;
     fchdir(fd: c_int) -> c_int: fd;
     fallocate(fd: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int: fd;
@@ -51,6 +48,27 @@ handed! {
     aio_write64(block: *mut libc::aiocb) -> c_int: fd_of(block);
     aio_fsync(what: c_int, block: *mut libc::aiocb) -> c_int: fd_of(block);
     aio_fsync64(what: c_int, block: *mut libc::aiocb) -> c_int: fd_of(block);
+}
+
+macro_rules! copied {
+    ($($name:ident($($arg:ident: $of:ty),*) -> $ret:ty: $told:expr, $($fd:expr),*;)*) => {
+        $(#[unsafe(no_mangle)]
+        extern "C" fn $name($($arg: $of),*) -> $ret {
+            if let Some(told) = $told {
+                return returned(told);
+            }
+            $(settle::descriptor($fd);)*
+            next!($name($($arg: $of),*) -> $ret)
+        })*
+    };
+}
+
+// Where a file of ours is at an end, it need not be given back for most of these.
+copied! {
+    ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) -> c_int: copies::control(fd, request, arg), fd;
+    sendfile(to: c_int, from: c_int, offset: *mut off_t, len: size_t) -> ssize_t: copies::send((from, offset), to, len), to, from;
+    sendfile64(to: c_int, from: c_int, offset: *mut off_t, len: size_t) -> ssize_t: copies::send((from, offset), to, len), to, from;
+    copy_file_range(from: c_int, at: *mut loff_t, to: c_int, there: *mut loff_t, len: size_t, flags: c_uint) -> ssize_t: copies::copy_range((from, at), (to, there), len, flags), from, to;
 }
 
 /// The descriptor is the first field.

@@ -167,11 +167,11 @@ fn handed_on(fd: c_int) -> c_int {
     fd
 }
 
-/// Before the kernel follows a path: what leads to the process's own descriptors must find the kernel's files there.
+/// Before the kernel follows a path.
 fn before(from: c_int, path: *const c_char) {
     settle::descriptor(from);
-    if crate::files::is_any() && memory::text(path).is_some_and(place::leads_to_descriptors) {
-        settle::everything();
+    if let Some(path) = memory::text(path) {
+        place::settle_on(path);
     }
 }
 

@@ -14,9 +14,7 @@ use dolmen_dfs::{FileKind, Follow, Rights, Stat};
 fn take(from: c_int, path: *const c_char, follow: Follow) -> Option<Result<Found, i32>> {
     let path = memory::text(path)?;
     settle::descriptor(from);
-    if crate::files::is_any() && place::leads_to_descriptors(path) {
-        settle::everything();
-    }
+    place::settle_on(path);
     guard::attempt(|| {
         let place = place::of(from, path)?;
         let found = attributes(&place, follow);

@@ -14,6 +14,7 @@ use dolmen_env::{Clock, RealClock};
 use mounted::{Mounted, program};
 use nix::sys::signal::Signal;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
@@ -29,10 +30,20 @@ fn taken(report: &str, kind: &str) -> u64 {
 /// Has a program of `tests/c` work in two directories, without the library and with it: what it says is the same. What the library
 /// reports.
 fn says_the_same(mounted: &Mounted, name: &str, [plain, other]: [&Path; 2]) -> String {
+    says_the_same_beside(mounted, name, [plain, other], None)
+}
+
+/// The same, with the path of a directory that is on no mount as an argument more.
+fn says_the_same_beside(
+    mounted: &Mounted,
+    name: &str,
+    [plain, other]: [&Path; 2],
+    beside: Option<&Path>,
+) -> String {
     let calls = program(mounted, name);
     let run = |dir: &Path, is_taken: bool| {
         let mut command = mounted.command(&calls, is_taken);
-        let output = mounted.limited(command.arg(dir));
+        let output = mounted.limited(command.arg(dir).args(beside));
         let [out, err] =
             [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         assert!(output.status.success(), "{out}\n{err}");
@@ -72,6 +83,55 @@ fn a_program_sees_the_same_with_the_library_and_without() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(tree(&other), tree(&plain));
+    mounted.finish();
+}
+
+#[test]
+fn contents_are_copied_and_lists_set_by_descriptor_as_the_kernel_does_it() {
+    let Some(mounted) = Mounted::new("copies") else { return };
+    let [plain, other] = ["plain", "taken"].map(|name| {
+        let dir = mounted.path(name);
+        fs::create_dir(&dir).unwrap();
+        dir
+    });
+    let report = says_the_same_beside(&mounted, "copies", [&plain, &other], Some(&mounted.beside("")));
+    // Of these needs one a pipe, and two have lists that are refused; with a file go all that are open of it, and who shares with it.
+    assert_eq!(taken(&report, "settled"), 5, "{report}");
+    assert!(taken(&report, "other") > 70, "{report}");
+    mounted.finish();
+}
+
+#[test]
+fn no_program_that_copies_trees_has_files_given_back_to_the_kernel() {
+    const LINES: &str = r#"
+set -e
+cd "$1"; mkdir -p there; cp -a "$2" a; cp -a a b; cp -r a c; cp -a a "$2-copy"; install -D -t d a/1 a/2; cp -a "$2" moved; mv moved "$2-moved"; mv "$2-moved" e
+tar cf t.tar a; tar xf t.tar -C there; tar --acls --xattrs -cf x.tar a; mkdir x; tar --acls --xattrs -xf x.tar -C x
+if command -v rsync > /dev/null; then rsync -aAX a/ r/; diff -r a r; else echo no rsync; fi
+for same in a b c "$2-copy" e there/a x/a; do diff -r "$2" $same; done
+test "$(stat -c %a b/2)" = 640
+"#;
+    let Some(mounted) = Mounted::new("trees") else { return };
+    let tree = mounted.beside("tree");
+    fs::create_dir_all(tree.join("more")).unwrap();
+    for at in 0..20 {
+        fs::write(tree.join(at.to_string()), vec![b'a' + at; usize::from(at) * 999]).unwrap();
+    }
+    fs::set_permissions(tree.join("2"), fs::Permissions::from_mode(0o640)).unwrap();
+    let mut command = mounted.command(Path::new("bash"), true);
+    command.args(["-c", LINES, "copies"]).arg(mounted.path("")).arg(&tree);
+    let output = mounted.limited(&mut command);
+    let err = String::from_utf8_lossy(&output.stderr);
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{out}\n{err}");
+    for left_out in out.lines().filter(|line| line.starts_with("no ")) {
+        untested::untested("DOLMEN_TEST_TOOLS", left_out);
+    }
+    let reports: Vec<&str> = err.lines().filter(|line| line.starts_with("dolmen_preload:")).collect();
+    assert!(reports.iter().map(|line| taken(line, "open")).sum::<u64>() > 300, "{err}");
+    // tar looks once into the directory of its descriptors, with an archive and a file open.
+    assert!(reports.iter().all(|line| taken(line, "settled") <= 2), "{err}");
+    assert!(reports.iter().filter(|line| taken(line, "settled") > 0).count() <= 2, "{err}");
     mounted.finish();
 }
 

@@ -289,8 +289,9 @@ os.setxattr("listed/roots", "system.posix_acl_access", acl(12345, 6)); os.setxat
 #[test]
 fn attributes_of_directories_and_groups_of_files_are_set_past_the_kernel() {
     const LINES: &str = r#"
-import os
+import os, struct
 for i in range(30): os.path.exists("none")
+def listed(owner, others): return struct.pack("<IHHIHHIHHI", 2, 1, owner, 2**32 - 1, 4, 4, 2**32 - 1, 32, others, 2**32 - 1)
 os.mkdir("d"); f = os.open("f", os.O_CREAT | os.O_RDWR, 0o640); os.write(f, b"stone")
 for i in range(10):
     os.chmod("d", 0o700 + i % 8); assert os.stat("d").st_mode & 0o7777 == 0o700 + i % 8
@@ -298,9 +299,11 @@ for i in range(10):
     os.setxattr("d", "user.a", b"%d" % i); assert os.getxattr("d", "user.a") == b"%d" % i
     for name in ("d", "f"): os.chown(name, -1, (23456, 23457)[i % 2]); assert os.stat(name).st_gid == (23456, 23457)[i % 2]
     os.fchown(f, 12345, 23456); assert os.fstat(f).st_gid == 23456
+    os.setxattr(f, "system.posix_acl_access", listed(6, i % 8)); assert os.fstat(f).st_mode & 0o777 == 0o640 + i % 8
     assert os.pread(f, 9, 0) == b"stone"
     for told in (os.fstatvfs(f), os.statvfs("d")): assert told.f_namemax == 255 and told.f_bsize == os.statvfs(".").f_bsize
-os.close(f)
+os.setxattr(f, "system.posix_acl_access", listed(2, 0)); assert os.fstat(f).st_mode & 0o777 == 0o240
+assert os.pread(f, 9, 0) == b"stone"; os.close(f)
 "#;
     if !Path::new("/usr/bin/python3").exists() {
         untested("DOLMEN_TEST_TOOLS", "no python3 that everybody may run");
@@ -315,7 +318,8 @@ os.close(f)
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{err}");
     let report = err.lines().last().unwrap();
-    assert!(report.contains(" attr 70/70 ") && taken(report, "settled") == 0, "{report}");
+    // Who may not read and write it by a list has it given back before: nobody could open it once more for him then.
+    assert!(report.contains(" attr 80/80 ") && taken(report, "settled") == 1, "{report}");
     mounted.finish();
 }
 
