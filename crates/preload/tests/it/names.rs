@@ -319,7 +319,7 @@ assert os.pread(f, 9, 0) == b"stone"; os.close(f)
     assert!(output.status.success(), "{err}");
     let report = err.lines().last().unwrap();
     // Who may not read and write it by a list has it given back before: nobody could open it once more for him then.
-    assert!(report.contains(" attr 80/80 ") && taken(report, "settled") == 1, "{report}");
+    assert!(report.contains(" attr 81/81 ") && taken(report, "settled") == 1, "{report}");
     mounted.finish();
 }
 
