@@ -11,7 +11,7 @@ use dolmen_types::Head;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Between two looks at whether the mount is over.
+/// Between two looks at whether engines answer, while contents are not dropped because one does not.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How long it is waited for whether an engine answers.
@@ -28,8 +28,15 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// None yet.
-    pub(crate) fn new(remote: &Arc<Remote>, session: &Arc<Session>) -> Self {
+    /// None yet; `look` is to be called now, and whenever `call` is.
+    pub(crate) fn new(
+        remote: &Arc<Remote>,
+        session: &Arc<Session>,
+        call: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        remote.when_linked(call);
+        let link = remote.link().clone();
+        session.when_uncovered(move || link.call_listener());
         let (remote, session) = (Arc::clone(remote), Arc::clone(session));
         Self { remote, session, is_over: Arc::default(), listened: Vec::new() }
     }
@@ -55,6 +62,7 @@ impl Listeners {
 impl Drop for Listeners {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
+        self.listened.iter().for_each(|(link, _)| link.call_listener());
         for thread in self.listened.iter_mut().filter_map(|(_, thread)| thread.take()) {
             // Ignored: a panic in it is told by it.
             let _panicked = thread.join();
@@ -66,7 +74,9 @@ impl Drop for Listeners {
 fn listen(link: &Link, remote: &Remote, session: &Session, is_over: &AtomicBool) {
     let (mut renewed_ns, mut void, mut away_ns) = (0, Void::default(), None);
     while !is_over.load(Ordering::Acquire) {
-        let mut pushes = link.pushes(LOOK);
+        let due_ns = LEASE_RENEW_NS.saturating_sub(RealClock.monotonic_ns().saturating_sub(renewed_ns));
+        let rest = Duration::from_nanos(due_ns);
+        let mut pushes = link.pushes(if void.contents.is_empty() { rest } else { rest.min(LOOK) });
         (void.leases, void.all) = (core::mem::take(&mut pushes.void), pushes.all);
         session.drop_void(&mut void, || {
             // Another engine that is away for long is not waited for: what it does not have may be changing.

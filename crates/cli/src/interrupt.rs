@@ -27,6 +27,9 @@ static ANSWERED: AtomicBool = AtomicBool::new(false);
 /// Guards what is done before a signal ends the process; taken alone.
 static BEFORE_END: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 
+/// Guards what is done when a command has to stop that heeds it; taken alone.
+static AT_STOP: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+
 /// Begins to wait for signals; `report` prints that the command was interrupted.
 ///
 /// REQUIRES: no other thread was started yet: those started later leave the signals to the one that waits.
@@ -55,6 +58,19 @@ pub(crate) fn begin_afresh() -> Vec<&'static str> {
 pub(crate) fn stop() -> &'static AtomicBool {
     HEEDED.store(true, Ordering::SeqCst);
     &STOP
+}
+
+/// Has this called as soon as a command has to stop that heeds it.
+pub(crate) fn when_stopped(call: impl FnOnce() + Send + 'static) {
+    *AT_STOP.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(call));
+    if is_asked() {
+        call_at_stop();
+    }
+}
+
+fn call_at_stop() {
+    let call = AT_STOP.lock().unwrap_or_else(PoisonError::into_inner).take();
+    call.into_iter().for_each(|call| call());
 }
 
 /// Whether a signal has come, for what waits before a command begins.
@@ -115,6 +131,7 @@ fn wait(signals: &SigSet, report: &dyn Fn(&Failure)) {
             STOP.store(true, Ordering::SeqCst);
         }
         if is_first && HEEDED.load(Ordering::SeqCst) {
+            call_at_stop();
             continue;
         }
         if ANSWERED.swap(true, Ordering::SeqCst) {

@@ -30,7 +30,7 @@ use std::sync::Arc;
 const DEADLINE_SECONDS_MAX: u64 = 3600;
 /// A day.
 const CACHE_SECONDS_MAX: u64 = 86_400;
-/// Between two looks at whether a mount is over.
+/// Between two looks at whether anything waits for the store still when a mount was taken away.
 const REST: Duration = Duration::from_millis(20);
 /// How long requests that still wait for the store keep the process of a mount that is taken away.
 const LINGER_SECONDS: u64 = 5;
@@ -435,7 +435,8 @@ fn serve(args: &Mount, as_json: bool) -> Outcome<Answer> {
     } else {
         let shown = show(args, &dir)?;
         announce(args, as_json)?;
-        let mut listeners = shown.pool.remote().map(|remote| Listeners::new(remote, &shown.session));
+        let remote = shown.pool.remote();
+        let mut listeners = remote.map(|remote| Listeners::new(remote, &shown.session, waker()));
         attend(&shown.session, (&dir, stop), || match &mut listeners {
             Some(listeners) => listeners.look().map_err(Failure::from),
             None => Ok(()),
@@ -469,12 +470,21 @@ fn announce(args: &Mount, as_json: bool) -> Outcome<()> {
     Ok(())
 }
 
-/// Attends to a mount until it is taken away, and for a while until nothing waits for the store any more.
+/// Wakes this thread.
+fn waker() -> impl Fn() + Send + Sync + 'static {
+    let thread = std::thread::current();
+    move || thread.unpark()
+}
+
+/// Attends to a mount until it is taken away, and for a while until nothing waits for the store any more. `look` is called when this
+/// thread is woken.
 fn attend<S>(
     session: &Session<S>,
     (dir, stop): (&Path, &AtomicBool),
     mut look: impl FnMut() -> Outcome<()>,
 ) -> Outcome<()> {
+    session.when_ended(waker());
+    interrupt::when_stopped(waker());
     let mut is_told = false;
     while !session.is_ended() {
         look()?;
@@ -483,7 +493,7 @@ fn attend<S>(
             // Whoever uses it goes on; nobody else comes in.
             dolmen_env::unmount(dir, InUse::Later)?;
         }
-        std::thread::park_timeout(REST);
+        std::thread::park();
     }
     let end_ns = deadline_ns(LINGER_SECONDS);
     while !session.is_over() && RealClock.monotonic_ns() < end_ns {

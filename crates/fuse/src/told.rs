@@ -7,7 +7,7 @@ use core::time::Duration;
 use dolmen_dfs::{Lease, Leased};
 use hashbrown::HashMap;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The kernel counts in ticks, and hears late what it is told: it is told so much less than the rest of a term.
 const MARGIN_NS: u64 = 100_000_000;
@@ -48,10 +48,12 @@ struct Notes {
 }
 
 /// What the kernel was told.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Told {
     /// Guards: all of it; taken alone.
     notes: Mutex<Notes>,
+    /// Called when something is to be dropped of which nobody else says so.
+    uncovered: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Told {
@@ -95,6 +97,15 @@ impl Told {
     /// Contents are about to be read of which nobody would say that they change.
     pub(crate) fn note_uncovered(&self, number: u64) {
         self.notes().uncovered.insert(number);
+        if let Some(call) = self.uncovered.get() {
+            call();
+        }
+    }
+
+    /// Has this called whenever something was read so.
+    pub(crate) fn when_uncovered(&self, call: impl Fn() + Send + Sync + 'static) {
+        // Ignored: who listens says so once.
+        let _known = self.uncovered.set(Box::new(call));
     }
 
     /// What was read so since the last call: the kernel is to drop it.

@@ -2,7 +2,7 @@
 //! long.
 
 use crate::bystander::{Bystander, CONT, POOL};
-use crate::child::ChildDaemon;
+use crate::child::{ChildDaemon, until};
 use crate::common::{CRED, Scratch, Served, WAYS, Way, pool, remote};
 use crate::ranks::{Engines, container, spread_object};
 use crate::raw::{Opened, Raw, oid, update};
@@ -148,6 +148,56 @@ fn who_renews_keeps_a_lease_beyond_its_term_and_who_does_not_loses_it_by_himself
     }
     assert!(User::holds(renewed.as_ref()));
     assert!(!User::holds(left.as_ref()));
+}
+
+/// The state of a thread of this process in the kernel, by its number.
+fn state_of(thread: i32) -> String {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+    stat.rsplit(") ").next().unwrap()[..1].to_owned()
+}
+
+#[test]
+fn who_listens_sleeps_until_he_is_called_also_before_he_comes() {
+    const FOR_EVER: Duration = Duration::from_secs(1 << 20);
+    for way in WAYS {
+        let served = Served::start();
+        drop(Bystander::first(served.link(way)));
+        let link = User::of(served.link(way), 1).link;
+        link.call_listener();
+        let pushes = link.pushes(FOR_EVER);
+        assert!(pushes.void.is_empty() && !pushes.all, "{way:?}");
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        dolmen_env::scope(|threads| {
+            let listens = threads.spawn(|| {
+                tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+                link.pushes(FOR_EVER)
+            });
+            let thread = told.recv().unwrap();
+            until("he sleeps", || state_of(thread) == "S");
+            link.call_listener();
+            assert!(!listens.join().unwrap().all, "{way:?}");
+        });
+    }
+}
+
+#[test]
+fn who_wants_to_know_is_told_of_a_connection_to_another_engine_when_there_is_one() {
+    let engines = Engines::start(2);
+    engines.create(true);
+    let cont = container(&pool(&engines.link(0), POOL)).uuid();
+    engines.kill(1);
+    let remote = Arc::new(remote(&engines.link(0), POOL).unwrap());
+    let called = Arc::new(AtomicBool::new(false));
+    let call = Arc::clone(&called);
+    remote.when_linked(move || call.store(true, Ordering::Release));
+    let pool = Pool::connect(Arc::clone(&remote) as Arc<dyn Transport>, CRED).unwrap();
+    let object = spread_object(&pool.open_container(&ContName::Uuid(cont)).unwrap());
+    assert!(!called.load(Ordering::Acquire) && remote.links().len() == 1);
+    engines.start_again(1);
+    until("all of it is there", || {
+        (0..32_u8).all(|dkey| object.put(At::Latest, &[dkey], b"a", b"text").is_ok())
+    });
+    assert!(called.load(Ordering::Acquire) && remote.links().len() == 2);
 }
 
 #[test]

@@ -261,6 +261,11 @@ impl Fs {
         self.told.take_uncovered()
     }
 
+    /// Has this called whenever there is something of the kind.
+    pub(crate) fn when_uncovered(&self, call: impl Fn() + Send + Sync + 'static) {
+        self.told.when_uncovered(call);
+    }
+
     /// Gives leases back that nobody needs any more.
     pub(crate) fn drop_old(&self) {
         self.told.drop_old(RealClock.monotonic_ns());

@@ -116,8 +116,8 @@ pub(super) fn locked_by(bytes: &[u8]) -> Option<u64> {
 
 impl Session {
     /// Others are about to change what was found with these leases: the kernel has forgotten it when this returns, and contents that
-    /// were read without any, if engines answer; they are asked only if there are contents to be forgotten. To be called often, also
-    /// with none. For a thread that serves nothing: it waits for contents that are just being read.
+    /// were read without any, if engines answer; they are asked only if there are contents to be forgotten. Also to be called
+    /// with none, when [`Session::when_uncovered`] says so. For a thread that serves nothing: it waits for contents that are just being read.
     pub fn drop_void(&self, void: &mut Void, engines_answer: impl FnOnce() -> bool) {
         let mut has_names = false;
         let is_all = core::mem::take(&mut void.all);
@@ -147,6 +147,11 @@ impl Session {
                 void.contents.insert(number);
             }
         }
+    }
+
+    /// Has this called whenever contents were read without a lease, by whoever serves: it must not wait.
+    pub fn when_uncovered(&self, call: impl Fn() + Send + Sync + 'static) {
+        self.fs.when_uncovered(call);
     }
 
     /// Gives leases back that nobody needs any more; whoever listens does this now and then.

@@ -144,6 +144,8 @@ pub struct Session<S = Fs> {
     is_late: AtomicBool,
     /// Guards: the threads, until somebody waits for them; taken alone.
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Guards: what is called at the end; taken alone.
+    at_end: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl<S> core::fmt::Debug for Session<S> {
@@ -169,6 +171,19 @@ impl<S> Session<S> {
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.requests().is_ended
+    }
+
+    /// Has this called as soon as the kernel has let go of the mount, by whoever sees that: it must not wait.
+    pub fn when_ended(&self, call: impl FnOnce() + Send + 'static) {
+        *self.at_end.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(call));
+        if self.is_ended() {
+            self.call_at_end();
+        }
+    }
+
+    fn call_at_end(&self) {
+        let call = self.at_end.lock().unwrap_or_else(PoisonError::into_inner).take();
+        call.into_iter().for_each(|call| call());
     }
 
     fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
@@ -201,6 +216,7 @@ impl<S: Serves> Session<S> {
             drops,
             is_late,
             threads: Mutex::default(),
+            at_end: Mutex::default(),
         });
         let started = session.spawn("dolmen-fuse", Self::serve);
         let started = started.and_then(|()| session.spawn("dolmen-alarm", Self::watch));
@@ -296,6 +312,7 @@ impl<S: Serves> Session<S> {
         self.room.notify_all();
         self.locks.notify_all();
         self.drops.notify_all();
+        self.call_at_end();
     }
 
     /// One thread.

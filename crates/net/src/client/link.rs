@@ -778,13 +778,19 @@ impl Inner {
             if now_ns >= deadline_ns {
                 return (state, None);
             }
-            let left = Duration::from_nanos(deadline_ns - now_ns).min(SLEEP_MAX);
-            state = self.sleep(state, left);
+            let left = Duration::from_nanos(deadline_ns - now_ns);
+            let longest = state.sleep_max();
+            state = self.sleep(state, left.min(longest));
         }
     }
 }
 
 impl State {
+    /// Nobody has a deadline who has asked nothing: he sleeps until he is called, if he can be.
+    fn sleep_max(&self) -> Duration {
+        if self.requests.len() == 0 && self.bell.is_some() { Duration::MAX } else { SLEEP_MAX }
+    }
+
     fn caller_is_done(&mut self, id: u64) -> Option<bool> {
         match self.requests.of_mut(id)?.progress {
             Progress::Done(_) => Some(true),

@@ -21,7 +21,7 @@ use dolmen_codec::{Answer, QueueId, Transport, Way, step};
 use dolmen_env::{Clock, RealClock};
 use dolmen_types::{ContNo, Error, Head, Invalid, Result};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How long an engine that could not be reached is not tried again: who launches many requests waits for it once.
 const FAILED_NS: u64 = 1_000_000_000;
@@ -30,9 +30,13 @@ const FAILED_NS: u64 = 1_000_000_000;
 const OPENING_LOOKS: u32 = 200;
 const OPENING_REST: core::time::Duration = core::time::Duration::from_millis(25);
 
+/// What is called when there is a way to another engine: one for all of a pool, and once somebody wants it.
+pub(super) type Linked = Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>;
+
 /// Another engine with targets of the pool.
 pub(super) struct Other {
     way: WayTo,
+    linked: Linked,
     door: OnceLock<Door>,
     /// Whether there is a door, and every container that is open where the pool's service is may be used here.
     is_whole: AtomicBool,
@@ -71,9 +75,15 @@ struct Asked {
 }
 
 impl Other {
-    pub(super) fn new(rank: RankInfo, link: Link, connect: SystemVerb, head: Head) -> Self {
-        let way = WayTo { rank, link, connect, head };
-        Self { way, door: OnceLock::new(), is_whole: AtomicBool::new(false), state: Mutex::default() }
+    pub(super) fn new(
+        rank: RankInfo,
+        home: &Link,
+        (connect, head): (SystemVerb, Head),
+        linked: &Linked,
+    ) -> Self {
+        let way = WayTo { rank, link: home.clone(), connect, head };
+        let (linked, is_whole) = (Arc::clone(linked), AtomicBool::new(false));
+        Self { way, linked, door: OnceLock::new(), is_whole, state: Mutex::default() }
     }
 
     pub(super) fn rank(&self) -> u32 {
@@ -163,6 +173,9 @@ impl Other {
         });
         state.owed = home.conts().into_iter().collect();
         self.is_whole.store(state.owed.is_empty(), Ordering::Release);
+        if let Some(call) = self.linked.get() {
+            call();
+        }
         Ok(door)
     }
 

@@ -3,7 +3,7 @@
 
 use super::door::Door;
 use super::link::{Link, UNDER_WAY_MAX};
-use super::other::Other;
+use super::other::{Linked, Other};
 use super::reach;
 use crate::slots::Slots;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +34,7 @@ pub struct Remote {
 /// What a pool on several engines needs.
 struct Spread {
     others: Vec<Other>,
+    linked: Linked,
     /// By target: which of the others has it; `None` for the service's engine.
     places: Vec<Option<usize>>,
     /// The newest epoch that a target has answered with.
@@ -154,6 +155,15 @@ impl Remote {
         core::iter::once(self.home.link().clone()).chain(others).collect()
     }
 
+    /// Has this called whenever there is a connection more ([`Remote::links`]), by whoever makes it: it must not wait. One who wants that
+    /// is enough; of others nothing is heard.
+    pub fn when_linked(&self, call: impl Fn() + Send + Sync + 'static) {
+        if let Some(spread) = &self.spread {
+            // Ignored: there is one.
+            let _known = spread.linked.set(Box::new(call));
+        }
+    }
+
     /// The connection to the engine with the pool's service.
     #[must_use]
     pub fn link(&self) -> &Link {
@@ -169,7 +179,7 @@ impl Spread {
     /// `None` if one engine has all targets.
     fn of(pool: &PoolConnection, home: &Door, connect: SystemVerb, head: &Head) -> Result<Option<Self>> {
         let service = home.link().rank();
-        let mut others: Vec<Other> = Vec::new();
+        let (linked, mut others) = (Linked::default(), Vec::<Other>::new());
         let mut places = Vec::with_capacity(pool.map.targets.len());
         for target in &pool.map.targets {
             let known = others.iter().position(|other| other.rank() == target.rank);
@@ -178,7 +188,7 @@ impl Spread {
                 Some(at) => Some(at),
                 None => {
                     let rank = info_of(&pool.ranks, target.rank)?.clone();
-                    others.push(Other::new(rank, home.link().clone(), connect.clone(), *head));
+                    others.push(Other::new(rank, home.link(), (connect.clone(), *head), &linked));
                     Some(others.len() - 1)
                 }
             });
@@ -187,7 +197,7 @@ impl Spread {
             return Ok(None);
         }
         let seen = home.link().seen();
-        Ok(Some(Self { others, places, seen, queues: Mutex::default() }))
+        Ok(Some(Self { others, linked, places, seen, queues: Mutex::default() }))
     }
 
     /// Who has a target; an unknown one is refused by the service's engine.

@@ -1,9 +1,11 @@
 //! What a mount says of itself.
 
-use super::{Mount, Mounted, can_mount};
+use super::{Mount, Mounted, can_mount, wait_until};
 use crate::common::Place;
 use crate::served::Daemon;
+use nix::sys::signal::Signal;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 /// What stands behind a word in what a mount says of itself.
 pub(super) fn said_of_itself(place: &Place, dir: &str, word: &str) -> Option<String> {
@@ -51,4 +53,34 @@ fn who_may_not_look_where_a_link_to_the_socket_is_is_led_to_the_socket() {
         assert_eq!(mount.ends(), 0, "{}", mount.log());
     }
     daemon.end();
+}
+
+/// Whether a thread waits for others without an end by the clock: the kernel tells the call that it is in by its number and arguments.
+fn waits_without_end(thread: &Path) -> bool {
+    const FUTEX: &str = if cfg!(target_arch = "x86_64") { "202" } else { "98" };
+    let call = fs::read_to_string(thread.join("syscall")).unwrap_or_default();
+    let words: Vec<&str> = call.split_whitespace().collect();
+    words.first() == Some(&FUTEX) && words.get(4) == Some(&"0x0")
+}
+
+#[test]
+fn a_mount_at_rest_is_called_when_it_ends_and_looks_for_nothing_before() {
+    type New = fn(&str, &[&str]) -> Option<Mounted>;
+    for (name, new) in [("alone", Mounted::alone as New), ("served", Mounted::served)] {
+        for is_told in [false, true] {
+            let Some(mut mounted) = new(&format!("rest-{name}-{is_told}"), &[]) else { return };
+            let pid = mounted.first().child.id();
+            let thread = PathBuf::from(format!("/proc/{pid}/task/{pid}"));
+            wait_until("it waits to be called", || waits_without_end(&thread));
+            fs::write(mounted.path("f"), "text").unwrap();
+            wait_until("it does so again", || waits_without_end(&thread));
+            if is_told {
+                mounted.first().signal(Signal::SIGTERM);
+                let status = mounted.first().ends();
+                assert_eq!(status, 0, "{}", mounted.first().log());
+                mounted.mounts.clear();
+            }
+            mounted.finish();
+        }
+    }
 }

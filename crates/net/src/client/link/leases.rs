@@ -49,6 +49,8 @@ pub(super) struct Leases {
     /// The last one that who watches has heard of.
     shown: u64,
     is_watched: bool,
+    /// Who waits for pushes is to return.
+    is_called: bool,
     /// How many connections there were before.
     connection: u64,
     news: Pushes,
@@ -104,7 +106,7 @@ impl Link {
         let deadline_ns = deadline_after(timeout);
         let mut state = self.inner.lock();
         state.leases.is_watched = true;
-        while !state.leases.has_pushes() {
+        while !state.leases.has_pushes() && !state.leases.is_called {
             let left_ns = deadline_ns.saturating_sub(RealClock.monotonic_ns());
             if left_ns == 0 {
                 break;
@@ -113,7 +115,18 @@ impl Link {
         }
         let (upto, connection) = (state.leases.taken, state.leases.connection);
         state.leases.shown = upto;
+        state.leases.is_called = false;
         Pushes { upto, connection, ..core::mem::take(&mut state.leases.news) }
+    }
+
+    /// Has [`Link::pushes`] return, now or when it is called next, whatever has come. Never waits.
+    pub fn call_listener(&self) {
+        self.look(|state| {
+            state.leases.is_called = true;
+            state.ring();
+        });
+        // Beside others who drive the connection, or without one.
+        self.inner.woken.notify_all();
     }
 
     /// Takes in what is pushed for so long, and says so at once: for who has told nobody else of what he has read.
@@ -177,8 +190,10 @@ impl Inner {
     fn listen_for_pushes<'s>(&'s self, mut state: Guard<'s>, left_ns: u64) -> Guard<'s> {
         let left = Duration::from_nanos(left_ns);
         if state.session.is_some() && state.requests.len() == 0 {
-            let is_over =
-                |state: &mut State| (state.leases.has_pushes() || state.requests.len() > 0).then_some(true);
+            let is_over = |state: &mut State| {
+                let is_called = state.leases.has_pushes() || state.leases.is_called;
+                (is_called || state.requests.len() > 0).then_some(true)
+            };
             return self.wait_taking(state, deadline_after(left), 0, is_over).0;
         }
         // Without a connection whoever asks something makes one.
