@@ -1,6 +1,7 @@
 //! `dolmen mount` and `dolmen unmount`: the files of a container as a directory of the system.
 
 mod files;
+mod held;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::heard::Listeners;
@@ -417,10 +418,17 @@ fn no_device() -> Failure {
     failure.hint("load the kernel's module fuse, or give the container the device (--device /dev/fuse)")
 }
 
+/// How lines in a log begin: when, and by which process.
+fn stamp() -> String {
+    let seconds = i64::try_from(RealClock.now_ns() / 1_000_000_000).unwrap_or(i64::MAX);
+    format!("{} {}: ", output::date(seconds).replacen(' ', "T", 1) + "Z", std::process::id())
+}
+
 /// Shows the files until the mount is taken away.
 fn serve(args: &Mount, as_json: bool) -> Outcome<Answer> {
     let dir = mount_point(args)?;
     if args.detached {
+        dolmen_env::say_after(stamp);
         // Ignored: then it ends with the terminal, as it would in the foreground.
         let _alone = nix::unistd::setsid();
     }
@@ -485,11 +493,16 @@ fn attend<S>(
 ) -> Outcome<()> {
     session.when_ended(waker());
     interrupt::when_stopped(waker());
+    let own = dolmen_env::mounted_at(dir)?.map(|mounted| mounted.minor);
     let mut is_told = false;
     while !session.is_ended() {
         look()?;
         if stop.load(Ordering::Relaxed) && !is_told {
             is_told = true;
+            if dolmen_env::mounted_at(dir)?.map(|mounted| mounted.minor) != own {
+                // It was taken away here, and copies in other mount namespaces cannot be.
+                return Ok(());
+            }
             // Whoever uses it goes on; nobody else comes in.
             dolmen_env::unmount(dir, InUse::Later)?;
         }
@@ -568,43 +581,42 @@ pub(crate) fn unmount(args: &Unmount) -> Outcome<Answer> {
         (true, false) => InUse::Later,
         (false, false) => InUse::Kept,
     };
-    // Of a mount that does not answer its process cannot be asked.
-    let served = if in_use == InUse::Kept { server_of(&there) } else { None };
+    // Who takes it away lazily waits for nobody.
+    let served = if in_use == InUse::Later { None } else { server_of(&there) };
     dolmen_env::unmount(&dir, in_use).map_err(|error| of_unmount(&error, args)).doing(doing)?;
     let pid = served.as_ref().and_then(|served| served.as_ref().map_or(None, |process| Some(process.pid)));
     let mut text = format!("{} is mounted no more", shown_outside(&args.dir));
     match served {
-        Some(Ok(process)) => wait_for(&process, args.wait).doing(doing)?,
+        Some(Ok(process)) => wait_for(&process, there.minor, args.wait)
+            .doing(|| format!("end the mount of {} everywhere", shown_outside(&args.dir)))?,
         Some(Err(Errno::NOTCONN | Errno::CONNABORTED)) => {
             text.push_str("; the process that served it had ended before, as one does that is killed")
         }
-        _ if in_use != InUse::Kept => {}
+        _ if in_use == InUse::Later => {}
         _ => text.push_str("; nobody has said who served it: if a process of it is left, it ends by itself"),
     }
     Ok(Answer::new(text, json!({ "pid": pid })))
 }
 
 /// Waits for the process of a mount that was taken away; for more than a moment only after a word.
-fn wait_for(process: &Process, seconds: u64) -> Outcome<()> {
+fn wait_for(process: &Process, minor: u32, seconds: u64) -> Outcome<()> {
     let end_ns = deadline_ns(seconds);
     if process.ends_by(end_ns.min(deadline_ns(SILENT_SECONDS))) {
         return Ok(());
     }
     let pid = process.pid;
     if seconds > SILENT_SECONDS {
+        let (why, _) = held::why_kept(minor, pid);
         dolmen_env::say(&format!(
-            "dolmen: it is gone from here; waiting for up to {seconds} s for process {pid}, which closes the pool, or is kept by \
-             another mount namespace (a container, or a service with mounts of its own)"
+            "dolmen: it is gone from here; waiting for up to {seconds} s for process {pid}: {why}"
         ));
     }
     if process.ends_by(end_ns) {
         return Ok(());
     }
-    let why = format!(
-        "it is mounted no more, and process {pid} has not ended after {seconds} s: it closes the pool, or another mount namespace \
-         (a container, or a service with mounts of its own) has a copy of the mount"
-    );
-    Err(Failure::new(Exit::InUse, why).hint(format!("`kill {pid}` ends it, and closes the pool")))
+    let (why, hint) = held::why_kept(minor, pid);
+    let why = format!("it is gone from here, but process {pid} keeps its pool after {seconds} s: {why}");
+    Err(Failure::new(Exit::InUse, why).hint(hint))
 }
 
 fn nothing_there(dir: &Path) -> Failure {
@@ -648,8 +660,11 @@ pub(crate) fn shown_by(pid: u32) -> Option<PathBuf> {
     who_serves(asked, is_its).map(|mounted| mounted.dir)
 }
 
-/// Who serves a mount, or what the kernel says of one that nobody serves; `None` if he does not say so in time.
+/// Who serves a mount, or what the kernel says of one that nobody serves; `None` if nobody says so in time.
 fn server_of(mounted: &Mounted) -> Option<Result<Process, Errno>> {
+    if let Some(process) = held::server_of(mounted.minor).and_then(Process::of) {
+        return Some(Ok(process));
+    }
     let mut server = None;
     who_serves(vec![mounted.clone()], |_, served| {
         server = Some(served);

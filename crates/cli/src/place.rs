@@ -392,13 +392,17 @@ pub(crate) fn of_busy(failure: Failure, named: &Path) -> Failure {
     let Some((dir, pid)) = dir.and_then(|dir| Some((dir.clone(), holder(&dir)?))) else {
         return failure.hint(WHEN_HELD);
     };
-    let why = format!("process {pid} has {} by itself, and the daemon cannot", shown_outside(&dir));
+    let why = format!(
+        "process {pid} uses {} without the daemon, which cannot open it meanwhile",
+        shown_outside(&dir)
+    );
     failure.because(why).hint(ends(pid))
 }
 
 /// What helps where it cannot be seen who has a pool.
-const WHEN_HELD: &str = "run the command again; if it stays so, a process on the daemon's machine may have the pool by itself \
-                         (`dolmen mount` without a daemon, a command): who may look into its directory is told which";
+const WHEN_HELD: &str = "run the command again; if it stays so, a program on the daemon's machine may use the pool without the \
+                         daemon (a mount or a command that began before it): the same command there, as the pool's owner, \
+                         names it";
 
 /// The process that has a pool's directory by itself, and not through the daemon that serves the directory above it.
 pub(crate) fn holder(dir: &Path) -> Option<u32> {
@@ -411,9 +415,11 @@ pub(crate) fn ends(pid: u32) -> String {
     match crate::mount::shown_by(pid) {
         Some(dir) => {
             let dir = word(&dir);
-            format!("it shows the files in {dir}: `dolmen unmount {dir}` ends it")
+            format!(
+                "it shows the files in {dir}: `dolmen unmount {dir}` ends it, and the daemon opens the pool then"
+            )
         }
-        None => "stop it, or try again when it has ended".to_owned(),
+        None => format!("`ps -p {pid}` shows what it is: end it, or run the command again when it has ended"),
     }
 }
 

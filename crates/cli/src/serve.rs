@@ -329,7 +329,7 @@ fn tell_held(dir: &Path) {
         if let Some(pid) = place::holder(&dir.join(&pool.name)) {
             let (called, ends) = (called(&pool), place::ends(pid));
             dolmen_env::say(&format!(
-                "dolmen serve: nobody gets {called} from here while process {pid} has it by itself; {ends}"
+                "dolmen serve: {called} cannot be opened from here while process {pid} uses it without this daemon; {ends}"
             ));
         }
     }

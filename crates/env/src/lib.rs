@@ -67,8 +67,8 @@ pub use hint::{give_memory_back, prefer_huge_pages, prefetch, prefetch_line};
 pub use journal::{Journal, JournalSync};
 pub use kernel::{
     InUse, KernelDevice, MOUNT_HELPER, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, RingEntry,
-    RingRequest, close_standard_output, forget_mount, mounted_as, mounted_at, mounts_of, ring_queues,
-    unmount,
+    RingRequest, close_standard_output, forget_mount, mounted_as, mounted_at, mounts_of, mounts_of_process,
+    ring_queues, unmount,
 };
 pub use meanwhile::{look, look_while_waiting};
 pub use process::{
@@ -81,7 +81,7 @@ pub use record::{certs_directory, create_own_dir, is_own_link, named_system, rea
 pub use region::{Region, copy_crc};
 pub use rng::{Rng, Secrets, entropy_u64};
 pub use root::{DirLock, HeldDir, RealRoot, entries, read_small, subdirectories, unfinished_name};
-pub use say::{say, say_as_is};
+pub use say::{say, say_after, say_as_is};
 pub use shared::{SharedMemory, WORD_BYTES};
 pub use socket::{
     Address, Bell, Listener, Moved, Peer, Ready, Socket, Waiter, link_socket, notify_ready, open_socket_to,

@@ -122,7 +122,7 @@ fn who_has_a_pool_by_himself_is_told_to_whoever_asks_a_daemon_for_it() {
     let pid = put.id();
     let told = place.run(&["serve", ".", "--detach"]);
     assert_eq!(told.code(), 0, "{told:?}");
-    let note = format!("while process {pid} has it by itself; stop it, or try again when it has ended");
+    let note = format!("while process {pid} uses it without this daemon; `ps -p {pid}` shows what it is");
     assert!(told.stderr().contains(&note), "{told:?}");
     assert!(std::fs::read_to_string(place.path("dolmen.log")).unwrap().contains(&note));
     let system = format!("unix:{}", place.path("dolmen.sock").display());
@@ -133,11 +133,10 @@ fn who_has_a_pool_by_himself_is_told_to_whoever_asks_a_daemon_for_it() {
         &["daos", "-G", &system, "cont", "list", "p"],
     ] {
         let line = place.fails(5, asks);
-        let why = format!("process {pid} has ");
-        assert!(
-            line.contains(&why) && line.contains("by itself, and the daemon cannot; stop it, or"),
-            "{line}"
-        );
+        let why = format!("process {pid} uses ");
+        let remedy = format!("; `ps -p {pid}` shows what it is: end it, or run the command again");
+        let is_clear = line.contains("without the daemon, which cannot open it meanwhile");
+        assert!(line.contains(&why) && is_clear && line.contains(&remedy), "{line}");
     }
     drop(input);
     assert!(put.wait().unwrap().success());

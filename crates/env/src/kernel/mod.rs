@@ -309,7 +309,7 @@ impl Mounted {
 /// # Errors
 /// [`Error::Io`] if `/proc` is not there.
 pub fn mounted_at(dir: &Path) -> Result<Option<Mounted>> {
-    Ok(mounts()?.rfind(|mount| mount.dir == dir))
+    Ok(mounts("self")?.rfind(|mount| mount.dir == dir))
 }
 
 /// The mount that has this number now.
@@ -317,7 +317,7 @@ pub fn mounted_at(dir: &Path) -> Result<Option<Mounted>> {
 /// # Errors
 /// As [`mounted_at`].
 pub fn mounted_as(number: u64) -> Result<Option<Mounted>> {
-    Ok(mounts()?.find(|mount| mount.number == number))
+    Ok(mounts("self")?.find(|mount| mount.number == number))
 }
 
 /// All mounts of a type of file systems, in the order in which they were made.
@@ -325,12 +325,20 @@ pub fn mounted_as(number: u64) -> Result<Option<Mounted>> {
 /// # Errors
 /// As [`mounted_at`].
 pub fn mounts_of(kind: &str) -> Result<Vec<Mounted>> {
-    Ok(mounts()?.filter(|mount| mount.kind == kind).collect())
+    Ok(mounts("self")?.filter(|mount| mount.kind == kind).collect())
 }
 
-fn mounts() -> Result<impl DoubleEndedIterator<Item = Mounted>> {
-    const LIST: &str = "/proc/self/mountinfo";
-    let text = std::fs::read(LIST).map_err(|error| Error::from_std(Op::Open, LIST, &error))?;
+/// The same, as another process sees them: it may have a mount namespace of its own.
+///
+/// # Errors
+/// [`Error::NotFound`] if it has ended; [`Error::Io`] if it is another user's.
+pub fn mounts_of_process(pid: u32, kind: &str) -> Result<Vec<Mounted>> {
+    Ok(mounts(&pid.to_string())?.filter(|mount| mount.kind == kind).collect())
+}
+
+fn mounts(process: &str) -> Result<impl DoubleEndedIterator<Item = Mounted>> {
+    let list = format!("/proc/{process}/mountinfo");
+    let text = std::fs::read(&list).map_err(|error| Error::from_std(Op::Open, &list, &error))?;
     let mounts: Vec<_> = text.split(|byte| *byte == b'\n').filter_map(parse_mount).collect();
     Ok(mounts.into_iter())
 }
@@ -343,7 +351,7 @@ fn mounts() -> Result<impl DoubleEndedIterator<Item = Mounted>> {
 pub fn forget_mount(path: &Path) -> Result<bool> {
     let holds = |mount: &Mounted| path.starts_with(&mount.dir);
     // Of several over each other the last.
-    let innermost = mounts()?.filter(holds).max_by_key(|mount| mount.dir.components().count());
+    let innermost = mounts("self")?.filter(holds).max_by_key(|mount| mount.dir.components().count());
     let Some(mount) = innermost.filter(|mount| is_fuse(&mount.kind)) else { return Ok(false) };
     let failed = |errno| Error::from_errno(Op::Mount, &mount.dir.display().to_string(), 0, errno);
     // A change of the mount in which nothing is changed: what the kernel remembers of it goes first.

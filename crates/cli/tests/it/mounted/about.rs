@@ -20,12 +20,12 @@ fn a_daemon_beside_a_mount_in_process_says_how_that_ends() {
     let Some(mounted) = Mounted::alone("beside", &[]) else { return };
     let daemon = Daemon::start_in(&mounted.place, "sys", &[]);
     let dir = mounted.place.path("mnt").canonicalize().unwrap();
-    let remedy = format!("`dolmen unmount {}` ends it", dir.display());
+    let remedy = format!("`dolmen unmount {}` ends it, and the daemon opens the pool then", dir.display());
     for asks in [&["fs", "ls", "sys/p", "c"][..], &["mount", "sys/p", "c", "other"]] {
         fs::create_dir_all(mounted.place.path("other")).unwrap();
         let line = mounted.place.fails(5, asks);
         let pid = mounted.mounts[0].child.id();
-        assert!(line.contains(&format!("process {pid} has ")) && line.contains(&remedy), "{line}");
+        assert!(line.contains(&format!("process {pid} uses ")) && line.contains(&remedy), "{line}");
     }
     super::unmounted(&mounted.place, "mnt");
     assert_eq!(mounted.place.ok(&["fs", "ls", "sys/p", "c"]), "");

@@ -30,6 +30,7 @@ mod snapshots;
 mod speed;
 mod stuck;
 mod suites;
+mod taken;
 mod times;
 mod trees;
 mod unprivileged;
