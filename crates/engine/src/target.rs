@@ -37,6 +37,20 @@ struct Waiting {
     completion: Completion,
 }
 
+/// Frames that nobody waits for are flushed so soon: all of that time with one flush.
+const IN_TIME_NS: u64 = 50_000_000;
+/// So many completions wait for that at most. Their transactions are kept as long, on this target and by their coordinators.
+const IN_TIME_MAX: usize = 1024;
+
+/// When an answer is handed out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum When {
+    /// When its frame is as durable as that.
+    Is(Durability),
+    /// When its frame survives the loss of power, for which no flush begins before its time: nobody waits for the answer.
+    InTime,
+}
+
 /// The one flush under way.
 #[derive(Default)]
 struct Flushing {
@@ -80,6 +94,10 @@ pub struct Target {
     window: Vec<Ahead>,
     out: Vec<Completion>,
     waiting: VecDeque<Waiting>,
+    /// Those that begin no flush before its time.
+    patient: VecDeque<Waiting>,
+    /// When frames that nobody waits for are to be flushed; 0 if there are none.
+    in_time_ns: u64,
     flushing: Flushing,
     flush_wanted: bool,
     io_done: Vec<IoDone>,
@@ -175,6 +193,8 @@ impl Target {
             window: Vec::new(),
             out: Vec::new(),
             waiting: VecDeque::new(),
+            patient: VecDeque::new(),
+            in_time_ns: 0,
             flushing: Flushing::default(),
             flush_wanted: false,
             io_done: Vec::new(),
@@ -207,35 +227,38 @@ impl Target {
                 let result = self.serve(cont, other);
                 match result {
                     Ok((reply, None)) => self.finish_read(token, cont, Ok(reply), None),
-                    Ok((reply, Some(sequence))) => {
-                        self.finish_durable(token, Durability::Power, sequence, reply)
-                    }
+                    Ok((reply, Some((sequence, when)))) => self.finish_when(token, when, sequence, reply),
                     Err(error) => self.finish_read(token, cont, Err(error), None),
                 }
             }
         }
     }
 
-    /// Verbs that complete at once, or with the flush of the frame they return.
-    fn serve(&mut self, cont: ContNo, verb: Verb<'_>) -> Result<(Reply, Option<u64>), Error> {
+    /// Verbs that complete at once, or when the frame they return is as durable as they say.
+    fn serve(&mut self, cont: ContNo, verb: Verb<'_>) -> Result<(Reply, Option<(u64, When)>), Error> {
+        let surely = |sequence| Some((sequence, When::Is(Durability::Power)));
         match verb {
             Verb::List(list) => {
                 self.list(cont, &list).map(|(listed, anchor)| (Reply::Listed(listed, anchor), None))
             }
             Verb::Query(query) => self.query(cont, &query).map(|found| (Reply::Found(found), None)),
-            Verb::Commit(tx) => self.commit_tx(tx).map(|sequence| (Reply::Done, Some(sequence))),
+            Verb::Commit(tx) => self.commit_tx(tx).map(|awaited| (Reply::Done, Some(awaited))),
             Verb::Conclude(tx) => self.conclude_tx(tx).map(|()| (Reply::Done, None)),
-            Verb::Abort(tx) => self.abort_tx(tx).map(|sequence| (Reply::Done, Some(sequence))),
-            // Others decide by the answer: a crash must not take it back.
+            Verb::Abort(tx) => self.abort_tx(tx).map(|sequence| (Reply::Done, surely(sequence))),
+            // Who asks for no container decides others' parts by the answer: no crash must take it back. A coordinator, who asks for
+            // that of the transaction, tells its client.
             Verb::TxState(tx) => {
-                Ok((Reply::TxState(self.txs.state(tx)), Some(self.store.log.last_sequence())))
+                let awaited = (self.store.log.last_sequence(), When::Is(self.durability(cont)));
+                Ok((Reply::TxState(self.txs.state(tx)), Some(awaited)))
             }
             Verb::InDoubt => Ok((Reply::InDoubt(self.txs.in_doubt()), None)),
             Verb::Unconcluded => Ok((Reply::InDoubt(self.txs.unconcluded(self.config.target)), None)),
             Verb::Latest => Ok((Reply::Written(self.epochs.latest()), None)),
-            Verb::Cont(verb) => self.serve_cont(cont, verb),
+            Verb::Cont(verb) => {
+                self.serve_cont(cont, verb).map(|(reply, sequence)| (reply, sequence.and_then(surely)))
+            }
             Verb::Space => Ok((Reply::Space(self.space_report()), None)),
-            Verb::Flush => Ok((Reply::Done, Some(self.store.log.last_sequence()))),
+            Verb::Flush => Ok((Reply::Done, surely(self.store.log.last_sequence()))),
             Verb::Checkpoint => self.checkpoint_now().map(|()| (Reply::Done, None)),
             Verb::Scrub => self.scrub().map(|audit| (Reply::Audited(audit), None)),
             Verb::Check => self.check().map(|audit| (Reply::Audited(audit), None)),
@@ -317,11 +340,20 @@ impl Target {
 
     /// Hands out a completion once the frame with this sequence is as durable as asked for.
     pub(crate) fn finish_durable(&mut self, token: u64, durability: Durability, sequence: u64, reply: Reply) {
+        self.finish_when(token, When::Is(durability), sequence, reply);
+    }
+
+    fn finish_when(&mut self, token: u64, when: When, sequence: u64, reply: Reply) {
         let completion = Completion { token, result: Ok(reply), buf: None };
-        if self.is_awaited(durability) {
-            self.finish_after(sequence, completion);
-        } else {
+        let durability = if let When::Is(durability) = when { durability } else { Durability::Power };
+        let is_patient = when == When::InTime && !self.read_only;
+        if !self.is_awaited(durability) {
             self.out.push(completion);
+        } else if is_patient && sequence >= self.store.log.durable_sequence() {
+            // Each has the newest frame when it comes.
+            self.patient.push_back(Waiting { sequence, completion });
+        } else {
+            self.finish_after(sequence, completion);
         }
     }
 
@@ -409,12 +441,30 @@ impl Target {
         self.start_flush();
     }
 
+    /// Log and bulk are to be flushed before long although nobody waits for it.
+    pub(crate) fn flush_in_time(&mut self) {
+        if self.in_time_ns == 0 {
+            self.in_time_ns = self.epochs.wall_ns().saturating_add(IN_TIME_NS);
+        }
+    }
+
+    /// Whether a flush is wanted by now.
+    fn is_flush_due(&self) -> bool {
+        let is_late = self.in_time_ns != 0 && self.in_time_ns <= self.epochs.wall_ns();
+        self.flush_wanted || !self.waiting.is_empty() || is_late || self.patient.len() >= IN_TIME_MAX
+    }
+
     /// Runs the devices until nothing more can be done without waiting; with `wait`, until something completed.
     fn drive(&mut self, wait: bool) {
         loop {
             self.start_flush();
             if self.flushing.left == 0 && self.pending.is_empty() {
-                return;
+                if !wait || !self.out.is_empty() || self.patient.is_empty() {
+                    return;
+                }
+                // There is nothing else to wait for.
+                self.flush_wanted = true;
+                continue;
             }
             let mut done = core::mem::take(&mut self.io_done);
             let only_bulk = self.flushing.left == 0 && self.store.disks.has_bulk_device();
@@ -466,8 +516,7 @@ impl Target {
 
     /// Begins a flush if completions or a checkpoint wait for one and none is under way.
     fn start_flush(&mut self) {
-        let is_wanted = self.flush_wanted || !self.waiting.is_empty();
-        if self.flushing.left > 0 || !is_wanted {
+        if self.flushing.left > 0 || !self.is_flush_due() {
             return;
         }
         if self.read_only {
@@ -475,6 +524,7 @@ impl Target {
             return self.fail_waiting(&Error::ReadOnly { target });
         }
         self.flush_wanted = false;
+        self.in_time_ns = 0;
         self.reads.flush_begun();
         self.flushing.covers = self.store.log.next_sequence();
         let Store { disks, log, bulk, .. } = &mut self.store;
@@ -510,13 +560,16 @@ impl Target {
         self.reads.flush_done();
         let covers = self.flushing.covers;
         self.store.log.set_durable(covers);
-        while self.waiting.front().is_some_and(|waiting| waiting.sequence < covers) {
-            self.out.push(self.waiting.pop_front().expect("looked at it").completion);
+        for waiting in [&mut self.waiting, &mut self.patient] {
+            while let Some(done) = waiting.pop_front_if(|waiting| waiting.sequence < covers) {
+                self.out.push(done.completion);
+            }
         }
     }
 
     fn fail_waiting(&mut self, error: &Error) {
-        for waiting in core::mem::take(&mut self.waiting) {
+        let patient = core::mem::take(&mut self.patient);
+        for waiting in core::mem::take(&mut self.waiting).into_iter().chain(patient) {
             let Completion { token, buf, .. } = waiting.completion;
             self.out.push(Completion { token, result: Err(error.clone()), buf });
         }
@@ -524,7 +577,8 @@ impl Target {
 
     /// Writes wait for bulk: none may when the target is closed or checkpointed by force.
     pub(crate) fn drain(&mut self) {
-        while !self.pending.is_empty() || self.flushing.left > 0 || !self.waiting.is_empty() {
+        let is_awaited = |it: &Self| !it.waiting.is_empty() || !it.patient.is_empty();
+        while !self.pending.is_empty() || self.flushing.left > 0 || is_awaited(self) {
             let held = core::mem::take(&mut self.out);
             self.drive(true);
             let fresh = core::mem::replace(&mut self.out, held);

@@ -14,7 +14,7 @@ use crate::marks::Scope;
 use crate::path::{Depth, Path};
 use crate::quota::Reserving;
 use crate::space::Need;
-use crate::target::Target;
+use crate::target::{Target, When};
 use crate::update::{BulkWrites, Pending, Work, offset_place};
 use dolmen_codec::log_body::{PrepareHead, TX_BYTES, encode_tx};
 use dolmen_codec::log_frame::{LogFrame, LogKind};
@@ -671,15 +671,15 @@ impl Target {
         Ok(())
     }
 
-    /// Commits a transaction; returns the frame that must be durable before anybody is told.
-    pub(crate) fn commit_tx(&mut self, tx: TxId) -> Result<u64, Error> {
+    /// Commits a transaction; returns the frame that must be durable before anybody is told, and how durable.
+    pub(crate) fn commit_tx(&mut self, tx: TxId) -> Result<(u64, When), Error> {
         self.seek_room(TX_BYTES, Need::Removal);
         if let Some(prepared) = self.txs.prepared.get(&tx) {
             let (cont, gifts) = (prepared.head.cont, prepared.gifts());
             self.note_gifts(cont, gifts);
         }
         if self.txs.is_decided(tx) {
-            return Ok(self.store.log.last_sequence());
+            return Ok((self.store.log.last_sequence(), When::Is(Durability::Power)));
         }
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
@@ -696,7 +696,20 @@ impl Target {
         // Whether or not the versions can be applied: it is decided, and participants may ask.
         self.txs.remember_commit(&prepared.head, self.config.target);
         self.apply_prepared(&prepared)?;
-        Ok(appended.sequence)
+        Ok((appended.sequence, self.begin_answer(&prepared.head)))
+    }
+
+    /// When a commit is answered. The leader's answer goes to the client, so that the container says it; what the others answer, for
+    /// which nobody waits, has the leader forget the commit, and survives everything. In a container whose changes survive the process
+    /// alone both flush in time: soon, so that a power cut finds no target far behind another, and many at once.
+    fn begin_answer(&mut self, of: &PrepareHead) -> When {
+        let durability = self.durability(of.cont);
+        let is_led = of.leader == self.config.target;
+        if durability == Durability::Process && !self.config.volatile {
+            self.flush_in_time();
+            return if is_led { When::Is(durability) } else { When::InTime };
+        }
+        When::Is(if is_led { durability } else { Durability::Power })
     }
 
     /// All participants know of a commit. Nobody waits for the frame: without it they are told once more. A transaction that this

@@ -4,13 +4,13 @@
 use crate::rig::{CONT, Rig, oid};
 use dolmen_codec::verb::{
     ContVerb, Fetch, FetchIod, List, ListWhat, Mutation, NewValue, Payload, Prepare, Punch, PunchScope,
-    Query, ReadAt, Reply, Update, UpdateIod, Verb, Want,
+    Query, ReadAt, Reply, TxState, Update, UpdateIod, Verb, Want,
 };
 use dolmen_codec::{Completion, Op, TargetStore};
 use dolmen_env::sim::{CrashPlan, Fault};
 use dolmen_env::{Clock, Media};
 use dolmen_types::{
-    Anchor, Cond, Durability, Epoch, Error, Head, IoBuf, Key, QueryFlags, RequestId, TargetNo, TxId,
+    Anchor, Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Key, QueryFlags, RequestId, TargetNo, TxId,
 };
 use smallvec::smallvec;
 
@@ -54,10 +54,15 @@ fn tx(epoch: Epoch) -> TxId {
 }
 
 fn prepare(dkey: u8, epoch: Epoch, participants: &[u16]) -> Verb<'static> {
+    prepare_for(0, dkey, epoch, participants)
+}
+
+/// The same of a transaction that another target may lead.
+fn prepare_for(leader: u16, dkey: u8, epoch: Epoch, participants: &[u16]) -> Verb<'static> {
     Verb::Prepare(Prepare {
         tx: tx(epoch),
         epoch,
-        leader: TargetNo(0),
+        leader: TargetNo(leader),
         participants: participants.iter().map(|&no| TargetNo(no)).collect(),
         mutations: vec![Mutation::Update(update(dkey, Cond::NONE))],
     })
@@ -144,6 +149,113 @@ fn what_depends_on_a_decision_that_is_not_durable_waits_for_it() {
         let answered = answered_without_a_flush(&mut rig, asks);
         assert!(answered.is_empty(), "{answered:?}");
     }
+}
+
+/// A target of a container of that durability on which a transaction is prepared that `leader` leads.
+fn prepared(durability: Durability, leader: u16) -> (Rig, Epoch) {
+    let (mut rig, old) = rig(durability);
+    rig.clock.advance(1_000_000);
+    let epoch = Epoch::from_unix_ns(rig.clock.now_ns()).max(old.next());
+    assert!(matches!(rig.ask(prepare_for(leader, 1, epoch, &[0, 1])), Ok(Reply::Prepared)));
+    (rig, epoch)
+}
+
+#[test]
+fn a_leader_answers_a_commit_as_durably_as_the_container_has_it_and_the_others_for_good() {
+    let decisions = |epoch, cont| {
+        let state = Op { cont, ..op(2, Verb::TxState(tx(epoch))) };
+        vec![op(1, Verb::Commit(tx(epoch))), state]
+    };
+    for (durability, leader, cont, told) in [
+        (Durability::Process, 0, CONT, &[1, 2][..]),
+        // Who asks so has others commit.
+        (Durability::Process, 0, ContNo::SYSTEM, &[1]),
+        // The leader forgets by this answer.
+        (Durability::Process, 1, CONT, &[2]),
+        (Durability::Power, 0, CONT, &[]),
+        (Durability::Power, 1, CONT, &[]),
+    ] {
+        let (mut rig, epoch) = prepared(durability, leader);
+        let answered = answered_without_a_flush(&mut rig, decisions(epoch, cont));
+        let tokens: Vec<u64> = answered.iter().map(|done| done.token).collect();
+        assert_eq!(tokens, told, "{durability:?}, {leader} leads, {cont:?}");
+    }
+    // Told again it is durable, for whoever has not heard the first answer.
+    let (mut rig, epoch) = prepared(Durability::Process, 0);
+    let ops = vec![op(1, Verb::Commit(tx(epoch))), op(2, Verb::Commit(tx(epoch)))];
+    let answered = answered_without_a_flush(&mut rig, ops);
+    assert_eq!(answered.iter().map(|done| done.token).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn a_commit_for_which_nobody_waits_is_flushed_in_time() {
+    const SOON_NS: u64 = 50_000_000;
+    for leader in [0, 1] {
+        let (mut rig, epoch) = prepared(Durability::Process, leader);
+        let mut answered = Vec::new();
+        let mut goes_on = |rig: &mut Rig, ops: Vec<Op<'_>>| {
+            let (target, mut ops) = (rig.target.as_mut().unwrap(), ops);
+            target.submit(&mut ops);
+            // What is begun ends.
+            for _ in 0..4 {
+                target.step();
+                target.poll(false, &mut answered);
+            }
+            answered.len()
+        };
+        let at_once = usize::from(leader == 0);
+        assert_eq!(goes_on(&mut rig, vec![op(1, Verb::Commit(tx(epoch)))]), at_once);
+        rig.clock.advance(SOON_NS - 1);
+        assert_eq!(goes_on(&mut rig, Vec::new()), at_once, "not before its time");
+        rig.clock.advance(1);
+        assert_eq!(goes_on(&mut rig, Vec::new()), 1);
+        rig.crash(CrashPlan::None);
+        assert!(matches!(rig.ask(Verb::TxState(tx(epoch))), Ok(Reply::TxState(TxState::Committed))));
+        assert_eq!(rig.get(oid(1), &[1], b"a"), Some(b"value".to_vec()));
+    }
+}
+
+#[test]
+fn who_waits_for_a_commit_that_is_flushed_in_time_hastens_the_flush() {
+    let (mut rig, epoch) = prepared(Durability::Process, 1);
+    assert!(matches!(rig.ask(Verb::Commit(tx(epoch))), Ok(Reply::Done)));
+    rig.crash(CrashPlan::None);
+    assert_eq!(rig.get(oid(1), &[1], b"a"), Some(b"value".to_vec()));
+    // So does the flush that somebody waits for, and a close loses nobody's answer.
+    for closes in [false, true] {
+        let (mut rig, epoch) = prepared(Durability::Process, 1);
+        let target = rig.target.as_mut().unwrap();
+        let mut answered = Vec::new();
+        target.submit(&mut vec![op(1, Verb::Commit(tx(epoch)))]);
+        target.poll(false, &mut answered);
+        assert!(answered.is_empty());
+        if closes {
+            rig.close_and_reopen();
+        } else {
+            target.submit(&mut vec![op(2, Verb::Flush)]);
+            while answered.len() < 2 {
+                target.poll(true, &mut answered);
+            }
+            rig.crash(CrashPlan::None);
+        }
+        assert_eq!(rig.get(oid(1), &[1], b"a"), Some(b"value".to_vec()));
+    }
+}
+
+#[test]
+fn a_flush_that_fails_in_time_fails_who_waits_for_it() {
+    let (mut rig, epoch) = prepared(Durability::Process, 1);
+    let power = rig.drive.power().clone();
+    let target = rig.target.as_mut().unwrap();
+    let mut answered = Vec::new();
+    target.submit(&mut vec![op(1, Verb::Commit(tx(epoch)))]);
+    target.poll(false, &mut answered);
+    power.fail_at(power.ops(), Fault::Eio);
+    while answered.is_empty() {
+        target.poll(true, &mut answered);
+    }
+    assert!(answered[0].result.is_err(), "{answered:?}");
+    assert!(rig.put(oid(1), &[1], b"a", b"newer").is_err());
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(crate) struct EngineSubject {
     config: TargetConfig,
     target: Option<Target>,
     crashes: u64,
+    /// Its crashes are deaths of the process.
+    is_killed: bool,
 }
 
 impl EngineSubject {
@@ -26,7 +28,12 @@ impl EngineSubject {
         let drive = SimDrive::new(SimConfig { seed: seed ^ u64::from(no), media, ..SimConfig::default() });
         let target =
             Target::create(devices(&drive), Arc::new(clock.clone()), u128::from(no), &config).unwrap();
-        Self { drive, clock: clock.clone(), config, target: Some(target), crashes: 0 }
+        Self { drive, clock: clock.clone(), config, target: Some(target), crashes: 0, is_killed: false }
+    }
+
+    /// The same, where nothing but the process dies.
+    pub(crate) fn killed(self) -> Self {
+        Self { is_killed: true, ..self }
     }
 
     fn reopen(&mut self) {
@@ -74,10 +81,11 @@ impl Subject for EngineSubject {
         self.reopen();
     }
 
-    /// What was not flushed is lost, kept or torn, in turn.
+    /// What was not flushed is lost, kept or torn, in turn, unless only the process dies.
     fn crash(&mut self) {
         self.crashes += 1;
         let plan = match self.crashes % 4 {
+            _ if self.is_killed => CrashPlan::Process,
             0 => CrashPlan::All,
             1 => CrashPlan::None,
             _ => CrashPlan::Subset(self.crashes),

@@ -6,7 +6,7 @@ use crate::workload::{CLIENTS, Planned, Summary, World};
 use dolmen_env::{Media, SimClock};
 use dolmen_sim::net::{Faults, Moment, Reach};
 use dolmen_sim::{ModelSubject, Subject};
-use dolmen_types::TargetNo;
+use dolmen_types::{Durability, TargetNo};
 
 const BAD: Faults = Faults {
     drop_one_in: 25,
@@ -96,11 +96,17 @@ fn histories_of_engines_over_a_bad_network_are_serialisable_and_atomic() {
 /// A short run of three clients in which nothing fails but what is planned.
 fn planned(seed: u64, plan: Planned) -> Summary {
     println!("seed {seed}, {plan:?}");
-    World::planned(seed, plan, engines(seed)).run(3, 3)
+    World::planned(Durability::Power, seed, plan, engines(seed)).run(3, 3)
 }
 
-#[test]
-fn a_crash_at_any_message_leaves_every_transaction_whole() {
+/// The same where what is acknowledged survives the process alone, which is all that dies.
+fn planned_kill(seed: u64, plan: Planned) -> Summary {
+    println!("seed {seed}, {plan:?}");
+    let targets = engines(seed).into_iter().map(EngineSubject::killed).collect();
+    World::planned(Durability::Process, seed, plan, targets).run(3, 3)
+}
+
+fn crash_at_any_message(planned: impl Fn(u64, Planned) -> Summary) {
     let mut crashes = 0;
     for seed in 0..6 {
         let beyond = Planned::Message(u64::MAX, Moment::Before, Reach::Target);
@@ -117,8 +123,7 @@ fn a_crash_at_any_message_leaves_every_transaction_whole() {
     assert!(crashes > 1000, "{crashes}");
 }
 
-#[test]
-fn the_death_of_a_coordinator_at_any_event_leaves_every_transaction_whole() {
+fn death_at_any_event(planned: impl Fn(u64, Planned) -> Summary) {
     let mut unknown = 0;
     for seed in 0..6 {
         let events = planned(seed, Planned::Coordinator(u64::MAX)).events;
@@ -128,6 +133,34 @@ fn the_death_of_a_coordinator_at_any_event_leaves_every_transaction_whole() {
         }
     }
     assert!(unknown > 50, "{unknown}");
+}
+
+#[test]
+fn a_crash_at_any_message_leaves_every_transaction_whole() {
+    crash_at_any_message(planned);
+}
+
+#[test]
+fn the_death_of_a_coordinator_at_any_event_leaves_every_transaction_whole() {
+    death_at_any_event(planned);
+}
+
+#[test]
+fn a_kill_at_any_message_or_event_leaves_every_transaction_whole_where_nothing_is_flushed() {
+    crash_at_any_message(planned_kill);
+    death_at_any_event(planned_kill);
+}
+
+#[test]
+fn histories_with_kills_are_serialisable_and_atomic_where_nothing_is_flushed() {
+    let mut committed = 0;
+    for seed in 100..120 {
+        println!("seed {seed}");
+        let targets = engines(seed).into_iter().map(EngineSubject::killed).collect();
+        let summary = World::with_durability(Durability::Process, seed, BAD, targets).run(CLIENTS, 25);
+        committed += summary.committed;
+    }
+    assert!(committed > 600, "{committed} committed");
 }
 
 #[test]

@@ -252,10 +252,20 @@ impl Running {
 
 impl<S: Subject> World<S> {
     pub(crate) fn new(seed: u64, faults: Faults, targets: Vec<S>) -> Self {
+        Self::with_durability(Durability::Power, seed, faults, targets)
+    }
+
+    /// A world whose container has that durability.
+    pub(crate) fn with_durability(
+        durability: Durability,
+        seed: u64,
+        faults: Faults,
+        targets: Vec<S>,
+    ) -> Self {
         assert_eq!(targets.len(), usize::from(TARGETS));
         let clock = targets[0].clock();
         let mut net = Net::new(seed, faults, targets);
-        let spec = ContSpec { hash_key: HashKey([1; 16]), durability: Durability::Power };
+        let spec = ContSpec { hash_key: HashKey([1; 16]), durability };
         for target in 0..TARGETS {
             net.execute_now(TargetNo(target), CONT, Verb::Cont(ContVerb::Create(spec))).0.unwrap();
         }
@@ -283,8 +293,8 @@ impl<S: Subject> World<S> {
     }
 
     /// A world in which nothing fails but what is planned.
-    pub(crate) fn planned(seed: u64, planned: Planned, targets: Vec<S>) -> Self {
-        let mut world = Self::new(seed, Faults::NONE, targets);
+    pub(crate) fn planned(durability: Durability, seed: u64, planned: Planned, targets: Vec<S>) -> Self {
+        let mut world = Self::with_durability(durability, seed, Faults::NONE, targets);
         world.coordinators_die = false;
         match planned {
             Planned::Message(message, moment, reach) => world.net.crash_at(message, moment, reach),

@@ -421,6 +421,7 @@ fn what_is_synchronised_survives_a_power_cut_where_writes_survive_the_process_al
         file.append(&[number; 5000]).unwrap();
         file.write_at(0, &[number; 10]).unwrap();
         assert_ne!(lost(&drives, CrashPlan::None, &clock, &tree_of(&fs)), [""; 0]);
+        assert_eq!(lost(&drives, CrashPlan::Process, &clock, &tree_of(&fs)), [""; 0]);
         fs.flush().unwrap();
         all_there(&tree_of(&fs));
     }
