@@ -69,7 +69,7 @@ pub(crate) struct EngineArgs {
     #[arg(long, conflicts_with = "curve")]
     large: bool,
     /// With --large: records of 64 B
-    #[arg(long, requires = "large", value_name = "N", default_value_t = 50_000_000, value_parser = clap::value_parser!(u64).range(1000..1 << 38))]
+    #[arg(long, requires = "large", value_name = "N", default_value_t = 50_000_000, value_parser = crate::size::count::<u64>(1000, (1 << 38) - 1))]
     records: u64,
     /// With --large: memory of the cgroup, page cache counted
     #[arg(long, requires = "large", value_name = "SIZE", default_value = "1.5G", value_parser = crate::size::between(16 << 20, 16 << 40))]

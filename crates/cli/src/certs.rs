@@ -58,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "user")]
     gid: Option<u32>,
     /// How long the certificates are valid
-    #[arg(long, value_name = "COUNT", default_value_t = 365, value_parser = clap::value_parser!(u64).range(1..=AUTHORITY_DAYS))]
+    #[arg(long, value_name = "COUNT", default_value_t = 365, value_parser = crate::size::count::<u64>(1, AUTHORITY_DAYS))]
     days: u64,
     /// Make nothing: put the certificate of this directory below users (or admin, and what either was renamed to) on the list
     /// of those that are of no use any more

@@ -3,7 +3,8 @@
 use crate::failure::Outcome;
 use crate::output::Answer;
 use crate::{audit, bench, certs, compat, cont, fs, inspect, mount, obj, pool, serve, shell, stop};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
 
 /// Stands at the end of `dolmen --help` and of the man page.
 const AFTER_HELP: &str = "\
@@ -105,6 +106,33 @@ enum Command {
     Man(shell::ManArgs),
 }
 
+/// Reads a command line. What follows an option that takes a value is one, also a number below zero, so that it is told what is allowed.
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let mut command = with_numbers(Cli::command());
+    let matches = command.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+fn with_numbers(command: clap::Command) -> clap::Command {
+    let with = |arg: clap::Arg| match !arg.is_positional() && arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(with).mut_subcommands(with_numbers)
+}
+
+/// What shows the options of the command that these words name.
+pub(crate) fn help_of(words: &[OsString]) -> String {
+    let (mut command, mut path) = (Cli::command(), String::from("dolmen"));
+    for word in words.iter().skip(1).filter_map(|word| word.to_str()).filter(|word| !word.starts_with('-')) {
+        let Some(next) = command.find_subcommand(word).cloned() else { break };
+        path.push(' ');
+        path.push_str(next.get_name());
+        command = next;
+    }
+    if path == "dolmen" { "`dolmen help`".to_owned() } else { format!("`{path} --help`") }
+}
+
 /// Does what the command line says.
 pub(crate) fn run(cli: &Cli) -> Outcome<Answer> {
     match &cli.command {
@@ -130,7 +158,6 @@ pub(crate) fn run(cli: &Cli) -> Outcome<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -73,7 +73,7 @@ pub(crate) struct Rm {
     #[arg(short, long)]
     recursive: bool,
     /// Entries at once [default: 8 for each processor]
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(short, long, value_name = "COUNT", value_parser = crate::size::count::<u16>(1, 1024))]
     jobs: Option<u16>,
 }
 

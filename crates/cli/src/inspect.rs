@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(value_name = "POOL", value_hint = clap::ValueHint::DirPath)]
     pool: PathBuf,
     /// Only this target
-    #[arg(short, long, value_name = "NUMBER")]
+    #[arg(short, long, value_name = "NUMBER", value_parser = crate::size::count::<u16>(0, u64::from(u16::MAX)))]
     target: Option<u16>,
     /// Every frame of the log
     #[arg(long)]

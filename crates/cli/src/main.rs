@@ -32,7 +32,6 @@ mod size;
 mod snapshot;
 mod stop;
 
-use clap::Parser;
 use failure::{Exit, Failure, Outcome};
 use output::Answer;
 use serde_json::json;
@@ -45,7 +44,7 @@ fn main() -> ExitCode {
         interrupt::restore();
         return ExitCode::from(bench::child(&scenario, &spec).number());
     }
-    let exit = match compat::named_by_path(compat::words()).map(cli::Cli::try_parse_from) {
+    let exit = match compat::named_by_path(compat::words()).map(cli::parse) {
         Ok(Ok(cli)) => {
             watch(&cli);
             answer(&cli)
@@ -107,9 +106,14 @@ fn refuse_usage(error: &clap::Error) -> Exit {
     }
     let text = error.to_string();
     let text = compat::plain_usage(&text).unwrap_or(text);
+    let help = || {
+        let help = cli::help_of(&compat::words());
+        // A link of that name is the command.
+        compat::by_link().map_or(help.clone(), |name| help.replacen(&format!("dolmen {name}"), name, 1))
+    };
     let failure = match lacks_command {
-        true => Failure::new(Exit::Usage, "a command is missing").hint("see `dolmen help`"),
-        false => of_usage(&text),
+        true => Failure::new(Exit::Usage, "a command is missing").hint(format!("see {}", help())),
+        false => of_usage(&text, &help()),
     };
     if as_json {
         return report_usage(&failure, &text);
@@ -140,22 +144,36 @@ fn help(error: &clap::Error) -> Exit {
     }
 }
 
-/// What is wrong with a command line, and how it is written: paragraphs of clap as one line.
-fn of_usage(text: &str) -> Failure {
+/// What is wrong with a command line, and how it is written: paragraphs of clap as one line. `help` shows the options.
+fn of_usage(text: &str, help: &str) -> Failure {
     let joined = |part: &str| part.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     let mut parts: Vec<String> = text.trim().split("\n\n").map(joined).collect();
     parts.retain(|part| !part.is_empty() && !part.starts_with("For more information"));
     let why = if parts.is_empty() { joined(text) } else { parts.remove(0) };
     let told = |part: &String| match part.strip_prefix("Usage: ") {
         Some(usage) => format!("usage: {usage}"),
-        None => part.trim_start_matches("tip: ").replace(" tip: ", "; "),
+        None => part
+            .trim_start_matches("tip: ")
+            .split(" tip: ")
+            .filter(|tip| helps(tip))
+            .collect::<Vec<_>>()
+            .join("; "),
     };
-    let hint = if parts.is_empty() {
-        "see `dolmen help`".to_owned()
-    } else {
-        parts.iter().map(told).collect::<Vec<_>>().join("; ")
-    };
-    Failure::new(Exit::Usage, why.trim_start_matches("error: ")).hint(hint)
+    let mut hints: Vec<String> = parts.iter().map(told).filter(|hint| !hint.is_empty()).collect();
+    let is_unknown = why.contains("unexpected argument") || why.contains("unrecognized subcommand");
+    // A usage does not list options.
+    if hints.is_empty() || is_unknown && !hints.iter().any(|hint| hint.contains("similar")) {
+        hints.push(format!("see {help}"));
+    }
+    // Where no range is known, and what is no number was given for one.
+    let why = why.replace(": invalid digit found in string", ": give a whole number");
+    Failure::new(Exit::Usage, why.trim_start_matches("error: ")).hint(hints.join("; "))
+}
+
+/// Whether a tip is one: what looks like an option is no name of a file as a rule.
+fn helps(tip: &str) -> bool {
+    let is_option = |value: &str| value.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    !tip.strip_prefix("to pass '-").is_some_and(is_option)
 }
 
 /// Help or version, if that is what the command line asks for; `dolmen help` knows no options.
@@ -164,7 +182,7 @@ fn asked_for(error: &clap::Error) -> Option<String> {
         return Some(error.to_string());
     }
     let others = compat::words().into_iter().filter(|arg| arg != "--json");
-    let plain = cli::Cli::try_parse_from(others).err().filter(|plain| !plain.use_stderr());
+    let plain = cli::parse(others).err().filter(|plain| !plain.use_stderr());
     plain.map(|plain| plain.to_string())
 }
 

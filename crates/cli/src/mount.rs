@@ -19,9 +19,10 @@ use dolmen_env::{
     Clock, Errno, InUse, KernelDevice, MOUNT_HELPER, MOUNT_TYPE, MountRequest, Mounted, RealClock,
 };
 use dolmen_fuse::{Caching, Fs, Options, Session};
+use dolmen_types::{Epoch, Uuid};
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -73,13 +74,13 @@ pub(crate) struct Mount {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Cache::Metadata)]
     cache: Cache,
     /// For how long it may remember names and attributes
-    #[arg(long, value_name = "SECONDS", default_value_t = Options::TIMEOUT_DEFAULT.as_secs(), value_parser = clap::value_parser!(u64).range(0..=CACHE_SECONDS_MAX))]
+    #[arg(long, value_name = "SECONDS", default_value_t = Options::TIMEOUT_DEFAULT.as_secs(), value_parser = crate::size::count::<u64>(0, CACHE_SECONDS_MAX))]
     cache_timeout: u64,
     /// How long an operation waits for an engine that does not answer, before it fails with EIO
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=DEADLINE_SECONDS_MAX))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = crate::size::count::<u64>(1, DEADLINE_SECONDS_MAX))]
     deadline: u64,
     /// Threads that serve: as many operations can wait at once
-    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=256))]
+    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = crate::size::count::<u16>(2, 256))]
     threads: u16,
     /// Take the kernel's requests over io_uring where it offers that, and contents are not remembered
     #[arg(long)]
@@ -117,7 +118,7 @@ pub(crate) struct Unmount {
     #[arg(long, conflicts_with = "lazy")]
     force: bool,
     /// Wait so long at most for its process to close the pool
-    #[arg(long, value_name = "SECONDS", default_value_t = CLOSE_SECONDS, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = CLOSE_SECONDS, value_parser = crate::size::count::<u64>(0, 86_400))]
     wait: u64,
 }
 
@@ -303,8 +304,8 @@ fn mounted(view: &Container, args: &Mount, options: &MountOptions) -> Outcome<Df
     Dfs::mount(view, &options).doing(|| format!("use container {} as a file system", args.cont.cont))
 }
 
-/// Where other programs of this user reach the same files without the mount, as its root tells them; nothing of what only this
-/// process has.
+/// Where other programs of this user reach the same files without the mount, as its root tells them, nothing of what only this
+/// process has; or which snapshot they are.
 fn reachable(args: &Mount, pool: &Pool, view: &Container) -> Outcome<String> {
     let named = &args.cont.pool.pool;
     let address = named.to_str().and_then(|text| text.rsplit_once('/')).map(|(system, _)| system);
@@ -318,9 +319,12 @@ fn reachable(args: &Mount, pool: &Pool, view: &Container) -> Outcome<String> {
             socket.exists().then(|| at_socket(&socket)).flatten()
         })),
     };
-    let system = system.flatten().filter(|_| pool.local().is_none() && args.snapshot.is_none());
-    let Some(system) = system else { return Ok(String::new()) };
     let uuid = pool.pool.query().doing(|| doing(args))?.map.pool;
+    if let Some(epoch) = view.view_epoch() {
+        return Ok(about_snapshot(uuid, view.uuid(), epoch) + "\n");
+    }
+    let system = system.flatten().filter(|_| pool.local().is_none());
+    let Some(system) = system else { return Ok(String::new()) };
     let access = if args.read_only { "r" } else { "rw" };
     Ok(format!("system {system}\npool {uuid}\ncont {}\naccess {access}\n", view.uuid()))
 }
@@ -525,7 +529,7 @@ fn detach(args: &Mount) -> Outcome<Answer> {
     mount_point(args)?;
     let log_path = log_path(args)?;
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&log_path);
-    let log = log.map_err(|error| Failure::on_file(&log_path, &error))?;
+    let log = log.map_err(|error| of_log(&log_path, &error))?;
     let of_program = |error: std::io::Error| Failure::on_file(Path::new("dolmen"), &error);
     // Ignored: then whoever has started this waits for the mount, too.
     let _kept = dolmen_env::keep_descriptors_to_itself();
@@ -550,6 +554,17 @@ fn detach(args: &Mount) -> Outcome<Answer> {
     Err(failure.unwrap_or_else(|| {
         Failure::new(Exit::Other, "it has ended again").hint(format!("see {}", shown_outside(&log_path)))
     }))
+}
+
+/// Why a log cannot be written, and what helps.
+fn of_log(path: &Path, error: &std::io::Error) -> Failure {
+    let failure = Failure::on_file(path, error);
+    match (error.kind(), path.parent()) {
+        (ErrorKind::NotFound, Some(dir)) => {
+            failure.hint(format!("make {} first, or name another file with --log", shown_outside(dir)))
+        }
+        _ => failure.hint("name a file that this user may write with --log"),
+    }
 }
 
 fn log_path(args: &Mount) -> Outcome<PathBuf> {
@@ -656,8 +671,28 @@ fn of_unmount(error: &dolmen_env::Error, args: &Unmount) -> Failure {
 pub(crate) fn shown_by(pid: u32) -> Option<PathBuf> {
     let mut mounts = dolmen_env::mounts_of(MOUNT_TYPE).ok()?;
     let asked = mounts.split_off(mounts.len().saturating_sub(MOUNTS_ASKED_MAX));
-    let is_its = |_: &Mounted, served: Result<Process, Errno>| served.is_ok_and(|process| process.pid == pid);
+    let is_its =
+        |_: &Mounted, said: Result<&str, Errno>| said.is_ok_and(|about| about_pid(about) == Some(pid));
     who_serves(asked, is_its).map(|mounted| mounted.dir)
+}
+
+/// How the root of a mount tells that it shows a snapshot.
+fn about_snapshot(pool: Uuid, cont: Uuid, epoch: Epoch) -> String {
+    format!("snapshot {pool} {cont} {epoch}")
+}
+
+/// Where a snapshot is mounted on this machine, and the process that serves it there, as far as this user can see that.
+pub(crate) fn snapshot_shown(pool: Uuid, cont: Uuid, epoch: Epoch) -> Option<(PathBuf, u32)> {
+    let mut mounts = dolmen_env::mounts_of(MOUNT_TYPE).ok()?;
+    mounts.retain(|mounted| mounted.source.contains('@'));
+    let (line, mut pid) = (about_snapshot(pool, cont, epoch), None);
+    let asked = mounts.split_off(mounts.len().saturating_sub(MOUNTS_ASKED_MAX));
+    let shown = who_serves(asked, |_, said| {
+        let about = said.ok().filter(|about| about.lines().any(|said| said == line));
+        pid = about.and_then(about_pid);
+        about.is_some()
+    });
+    Some((shown?.dir, pid?))
 }
 
 /// Who serves a mount, or what the kernel says of one that nobody serves; `None` if nobody says so in time.
@@ -666,17 +701,17 @@ fn server_of(mounted: &Mounted) -> Option<Result<Process, Errno>> {
         return Some(Ok(process));
     }
     let mut server = None;
-    who_serves(vec![mounted.clone()], |_, served| {
-        server = Some(served);
-        true
+    who_serves(vec![mounted.clone()], |_, said| {
+        server = said.map(|about| about_pid(about).and_then(Process::of)).transpose();
+        server.is_some()
     });
     server
 }
 
-/// Asks all of these at once who serves them: the first of which `is_wanted` says so.
+/// Asks all of these at once what they say of themselves: the first of which `is_wanted` says so.
 fn who_serves(
     mounts: Vec<Mounted>,
-    mut is_wanted: impl FnMut(&Mounted, Result<Process, Errno>) -> bool,
+    mut is_wanted: impl FnMut(&Mounted, Result<&str, Errno>) -> bool,
 ) -> Option<Mounted> {
     let (told, answers) = std::sync::mpsc::sync_channel(MOUNTS_ASKED_MAX);
     for mounted in mounts {
@@ -686,7 +721,7 @@ fn who_serves(
             let mut about = [0; 4096];
             let said = rustix::fs::getxattr(&mounted.dir, "user.dolmen.mount", &mut about);
             // Ignored: who asked has stopped waiting.
-            let _heard = told.send((mounted, said.map(|len| about_pid(&about[..len]))));
+            let _heard = told.send((mounted, said.map(|len| about[..len].to_vec())));
         });
     }
     drop(told);
@@ -694,13 +729,13 @@ fn who_serves(
     loop {
         let left = Duration::from_nanos(end_ns.saturating_sub(RealClock.monotonic_ns()));
         let (mounted, said) = answers.recv_timeout(left).ok()?;
-        let served = said.map(|pid| pid.and_then(Process::of)).transpose();
-        if served.is_some_and(|served| is_wanted(&mounted, served)) {
+        let said = said.map(|about| String::from_utf8_lossy(&about).into_owned());
+        if is_wanted(&mounted, said.as_deref().map_err(|errno| *errno)) {
             return Some(mounted);
         }
     }
 }
 
-fn about_pid(about: &[u8]) -> Option<u32> {
-    core::str::from_utf8(about).ok()?.lines().next()?.strip_prefix("pid ")?.parse().ok()
+fn about_pid(about: &str) -> Option<u32> {
+    about.lines().next()?.strip_prefix("pid ")?.parse().ok()
 }

@@ -29,7 +29,7 @@ pub(crate) struct PoolArg {
     #[arg(long, value_name = "SIZE", value_parser = memory())]
     pub(crate) memory: Option<u64>,
     /// Wait so long for another process that uses the pool, instead of failing at once
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=WAIT_SECONDS_MAX))]
+    #[arg(long, value_name = "SECONDS", value_parser = crate::size::count::<u64>(0, WAIT_SECONDS_MAX))]
     pub(crate) wait: Option<u64>,
 }
 
@@ -299,8 +299,14 @@ fn by_label(failure: Failure, dir: &Path) -> Failure {
 fn looked_for(failure: Failure, dir: &Path) -> Failure {
     let (Some(system), Some(name)) = (dir.parent(), dir.file_name()) else { return failure };
     let system = if system.as_os_str().is_empty() { Path::new(".") } else { system };
-    if !system.is_dir() {
+    if system.exists() && !system.is_dir() {
         return failure;
+    }
+    if !system.is_dir() {
+        let system = shown_outside(system);
+        return failure.hint(format!(
+            "there is no directory {system}: name a pool in one that holds some, which `dolmen pool list` shows"
+        ));
     }
     let list = format!("see `dolmen pool list {}`", word(system));
     let (name, system) = (shown_outside(Path::new(name)), shown_outside(system));

@@ -14,9 +14,10 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// What helps who names a directory without pools.
+const HOLDS: &str = "name a directory that holds pools: `dolmen pool create DIR/POOL` makes one in DIR";
 /// Targets of a pool, as the option's range has it.
-#[expect(clippy::cast_possible_wrap, reason = "the limit is some thousands")]
-const TARGETS_MAX: i64 = dolmen_types::limits::TARGETS_MAX as i64;
+const TARGETS_MAX: u64 = dolmen_types::limits::TARGETS_MAX as u64;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
@@ -37,7 +38,7 @@ pub(crate) struct Create {
     dir: PathBuf,
     /// Targets, the unit of concurrency; one for each processor if not given. Each takes four log segments at
     /// once: of 4 MiB, a thousand targets begin with 16 GiB
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=TARGETS_MAX))]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = crate::size::count::<u16>(1, TARGETS_MAX))]
     targets: Option<u16>,
     /// A name for the pool
     #[arg(long)]
@@ -252,10 +253,14 @@ fn list(args: &List) -> Outcome<Answer> {
     let doing = || format!("list the pools in {}", shown_outside(&system));
     let pools = match dolmen_local::list(&system) {
         Err(error @ dolmen_local::Error::NoDirectory { .. }) => {
-            let failure = Failure::new(Exit::Missing, error.to_string());
-            return Err(failure.hint("name the directory that holds pools")).doing(doing);
+            return Err(Failure::new(Exit::Missing, error.to_string()).hint(HOLDS)).doing(doing);
         }
-        pools => pools.doing(doing)?,
+        Err(error) => {
+            let failure = Failure::from(error);
+            let is_missing = failure.exit == Exit::Missing;
+            return Err(if is_missing { failure.hint(HOLDS) } else { failure }).doing(doing);
+        }
+        Ok(pools) => pools,
     };
     let mut table = Table::new(&["name", "label", "uuid", ">targets", "kept"]);
     let mut rows = Vec::new();

@@ -61,13 +61,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "rank", conflicts_with_all = ["name", "socket", "tcp"], value_hint = clap::ValueHint::FilePath)]
     system: Option<PathBuf>,
     /// Threads that serve connections [default: one for every two processors]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "COUNT", value_parser = crate::size::count::<u16>(1, 64))]
     threads: Option<u16>,
     /// Resident memory of each pool for metadata, instead of the pool's own budget
     #[arg(long, value_name = "SIZE", value_parser = place::memory())]
     memory: Option<u64>,
     /// At rest, free what was overwritten or removed longer ago than this, unless a snapshot shows it
-    #[arg(long, value_name = "SECONDS", default_value_t = Settings::KEEP_PAST_DEFAULT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=KEEP_SECONDS_MAX))]
+    #[arg(long, value_name = "SECONDS", default_value_t = Settings::KEEP_PAST_DEFAULT.as_secs(), value_parser = crate::size::count::<u64>(1, KEEP_SECONDS_MAX))]
     keep_past: u64,
     /// Free nothing of the past until somebody asks for it, or room is needed
     #[arg(long, conflicts_with = "keep_past")]
@@ -82,7 +82,7 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     scratch: bool,
     /// End after so long without a connection
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=IDLE_SECONDS_MAX))]
+    #[arg(long, value_name = "SECONDS", value_parser = crate::size::count::<u64>(1, IDLE_SECONDS_MAX))]
     idle_end: Option<u64>,
 }
 

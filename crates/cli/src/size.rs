@@ -36,6 +36,23 @@ pub(crate) fn between(low: u64, high: u64) -> impl Fn(&str) -> Result<u64, Strin
     }
 }
 
+/// A parser of whole numbers from `low` to `high`; what it says of anything else names both.
+pub(crate) fn count<T: TryFrom<u64>>(
+    low: u64,
+    high: u64,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync {
+    move |text| {
+        let told = text.parse::<u64>().map_err(|_no_number| ()).and_then(|number| match number {
+            number if (low..=high).contains(&number) => T::try_from(number).map_err(|_too_large| ()),
+            _ => Err(()),
+        });
+        told.map_err(|()| match high {
+            u64::MAX => format!("give a whole number, {low} at least"),
+            _ => format!("give a whole number from {low} to {high}"),
+        })
+    }
+}
+
 /// As [`between`], for sizes as DAOS's tools read them: `GB` and `G` are powers of 1000, `GiB` and `Gi` of 1024.
 //= daos:src/control/lib/ui ByteSizeFlag
 pub(crate) fn daos(low: u64, high: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
@@ -149,6 +166,12 @@ mod tests {
 
     #[test]
     fn what_is_out_of_range_is_told_the_range() {
+        let number = count::<u16>(2, 256);
+        assert_eq!([number("2"), number("256")], [Ok(2), Ok(256)]);
+        for wrong in ["1", "257", "70000", "-3", "x", ""] {
+            assert_eq!(number(wrong), Err("give a whole number from 2 to 256".to_owned()), "{wrong}");
+        }
+        assert_eq!(count::<u64>(1, u64::MAX)("0"), Err("give a whole number, 1 at least".to_owned()));
         assert_eq!(between(4096, 1 << 30)("1M"), Ok(1 << 20));
         assert_eq!(between(4096, 1 << 30)("1"), Err("1 bytes is not from 4K to 1G".to_owned()));
         assert_eq!(

@@ -3,10 +3,11 @@
 use crate::diff;
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, date};
+use crate::path::word;
 use crate::place::{self, ContArg};
 use clap::{Args, Subcommand};
 use dolmen_client::{Container, Snapshot};
-use dolmen_types::{Epoch, limits};
+use dolmen_types::{Epoch, Uuid, limits};
 use serde_json::{Value, json};
 
 #[derive(Subcommand, Debug)]
@@ -19,8 +20,8 @@ pub(crate) enum Command {
     Diff(Diff),
     /// Return the container to a snapshot
     Rollback(Named),
-    /// No longer keep a snapshot
-    Destroy(Named),
+    /// No longer keep a snapshot; one that is mounted on this machine, and not only looked at in .snapshots, is kept without --force
+    Destroy(Destroy),
 }
 
 #[derive(Args, Debug)]
@@ -39,6 +40,15 @@ pub(crate) struct Named {
     /// Snapshot: its name or epoch
     #[arg(value_name = "SNAP")]
     snapshot: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Destroy {
+    #[command(flatten)]
+    named: Named,
+    /// Also one that is mounted: its files are ESTALE then, as soon as their state is dropped
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Args, Debug)]
@@ -174,11 +184,24 @@ fn rollback(args: &Named) -> Outcome<Answer> {
     Ok(Answer::new(text, json!({ "to": describe(&snapshot), "at": epoch.to_string() })))
 }
 
-fn destroy(args: &Named) -> Outcome<Answer> {
+/// Refuses a snapshot that is mounted, as far as this machine can tell.
+fn refuse_shown(pool: Uuid, cont: Uuid, epoch: Epoch) -> Outcome<()> {
+    let Some((dir, pid)) = crate::mount::snapshot_shown(pool, cont, epoch) else { return Ok(()) };
+    let dir = word(&dir);
+    let failure = Failure::new(Exit::InUse, format!("process {pid} shows its files in {dir}"));
+    Err(failure.hint(format!("`dolmen unmount {dir}` first, or add --force: they are ESTALE then")))
+}
+
+fn destroy(Destroy { named: args, force }: &Destroy) -> Outcome<Answer> {
     let session = place::open(&args.cont.pool)?;
     let cont = session.container(&args.cont.cont)?;
     let snapshot = place::snapshot(&cont, &args.cont, &args.snapshot)?;
-    cont.destroy_snapshot(snapshot.epoch).doing(|| format!("destroy snapshot {}", args.snapshot))?;
+    let doing = || format!("destroy snapshot {}", args.snapshot);
+    if !force {
+        let pool = session.pool.query().doing(doing)?.map.pool;
+        refuse_shown(pool, cont.uuid(), snapshot.epoch).doing(doing)?;
+    }
+    cont.destroy_snapshot(snapshot.epoch).doing(doing)?;
     drop(cont);
     session.close()?;
     Ok(Answer::new(format!("{} is gone", args.snapshot), describe(&snapshot)))

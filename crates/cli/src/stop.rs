@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(value_name = "SYSTEM", default_value = ".", value_hint = clap::ValueHint::DirPath)]
     dir: PathBuf,
     /// Wait so long at most for its process to end
-    #[arg(long, value_name = "SECONDS", default_value_t = WAIT_SECONDS, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = WAIT_SECONDS, value_parser = crate::size::count::<u64>(0, 86_400))]
     wait: u64,
 }
 

@@ -187,6 +187,12 @@ impl Error {
         )
     }
 
+    /// What was asked for is of a past that is not kept any more.
+    #[must_use]
+    pub fn is_of_past(&self) -> bool {
+        matches!(self.of_store(), Some(StoreError::EpochGone { .. }))
+    }
+
     /// What the store said, if it was asked.
     pub(crate) fn of_store(&self) -> Option<&StoreError> {
         match self {

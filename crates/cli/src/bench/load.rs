@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// Repetitions, unless something is left behind for the next command.
 pub(super) const ROUNDS_DEFAULT: u32 = 3;
 /// Processes of a load: each has two pipes to the one that starts it.
-pub(super) const PROCESSES_MAX: i64 = 256;
+pub(super) const PROCESSES_MAX: u64 = 256;
 /// Buffers of what is under way in a process.
 const IN_FLIGHT_BYTES_MAX: u64 = 4 << 30;
 /// A buffer of each process.
@@ -35,7 +35,7 @@ struct PlaceArgs {
     #[arg(long, value_name = "CONT", requires = "pool")]
     cont: Option<String>,
     /// The daemon's process, if it is on this machine: its processor time is told
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PID", value_parser = crate::size::count::<u32>(1, u64::from(u32::MAX)))]
     daemon_pid: Option<u32>,
     /// Directory for a pool and a daemon of one's own, in memory
     #[arg(long, default_value = "/dev/shm", value_hint = clap::ValueHint::DirPath)]
@@ -44,7 +44,7 @@ struct PlaceArgs {
     #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = between(1 << 20, 1 << 50))]
     capacity: u64,
     /// Targets of a pool of one's own
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = crate::size::count::<u16>(1, 1024))]
     targets: u16,
     /// Reach a daemon of one's own over TCP instead of shared memory
     #[arg(long, conflicts_with = "system")]
@@ -53,10 +53,10 @@ struct PlaceArgs {
     #[arg(long, value_enum, default_value_t = Outlives::Process)]
     durability: Outlives,
     /// Processes of the load
-    #[arg(long, short = 'N', value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=PROCESSES_MAX))]
+    #[arg(long, short = 'N', value_name = "COUNT", default_value_t = 1, value_parser = crate::size::count::<u32>(1, PROCESSES_MAX))]
     processes: u32,
     /// Repetitions; medians are told [default: 3, or 1 if a phase is left out or something kept]
-    #[arg(long, short = 'i', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, short = 'i', value_name = "COUNT", value_parser = crate::size::count::<u32>(1, 10_000))]
     rounds: Option<u32>,
 }
 
@@ -90,10 +90,10 @@ pub(crate) struct ObjectArgs {
     #[arg(long, short = 's', value_name = "SIZE", default_value = "4096", value_parser = between(1, TRANSFER_BYTES_MAX))]
     size: u64,
     /// Values of each process, each under a dkey of its own
-    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50_000, value_parser = crate::size::count::<u64>(1, u64::MAX))]
     count: u64,
     /// Operations under way on one event queue; with 1 each call returns when it is done
-    #[arg(long, short = 'q', value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, short = 'q', value_name = "COUNT", default_value_t = 1, value_parser = crate::size::count::<u16>(1, 4096))]
     in_flight: u16,
     /// What a key holds
     #[arg(long, value_enum, default_value_t = Kind::Single)]
@@ -133,7 +133,7 @@ pub(crate) struct IorArgs {
     #[arg(long, short = 't', value_name = "SIZE", value_parser = between(8, TRANSFER_BYTES_MAX))]
     transfer_size: Option<u64>,
     /// Rows of blocks: a block of each process, then the next of each [default: 1, or 4000 with --hard]
-    #[arg(long, short = 's', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    #[arg(long, short = 's', value_name = "COUNT", value_parser = crate::size::count::<u64>(1, 1 << 32))]
     segments: Option<u64>,
     /// 1 MiB transfers, a file for each process, read by another: as IO500 has it
     #[arg(long, conflicts_with = "hard")]
@@ -191,7 +191,7 @@ pub(crate) struct MdtestArgs {
     #[command(flatten)]
     data: DataArgs,
     /// Files, and directories, of each process
-    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 3000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 3000, value_parser = crate::size::count::<u64>(1, u64::MAX))]
     count: u64,
     /// Empty files in a directory for each process: as IO500 has it
     #[arg(long, conflicts_with = "hard")]

@@ -20,7 +20,7 @@ pub(crate) struct PosixArgs {
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: PathBuf,
     /// Empty files of each process, in a directory of its own; 0 for none
-    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(..=10_000_000))]
+    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 10_000, value_parser = crate::size::count::<u64>(0, 10_000_000))]
     count: u64,
     /// Bytes of a large file of each process; 0 for none
     #[arg(long, short = 'b', value_name = "SIZE", default_value = "256M", value_parser = between(0, 1 << 40))]
@@ -32,13 +32,13 @@ pub(crate) struct PosixArgs {
     #[arg(long, short = 'r', value_name = "COUNT")]
     reads: Option<u64>,
     /// A process that serves the directory: its processor time is told (several may follow)
-    #[arg(long = "serving-pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long = "serving-pid", value_name = "PID", value_parser = crate::size::count::<u32>(1, u64::from(u32::MAX)))]
     serving: Vec<u32>,
     /// Processes of the load
-    #[arg(long, short = 'N', value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=PROCESSES_MAX))]
+    #[arg(long, short = 'N', value_name = "COUNT", default_value_t = 1, value_parser = crate::size::count::<u32>(1, PROCESSES_MAX))]
     processes: u32,
     /// Repetitions; medians are told
-    #[arg(long, short = 'i', value_name = "COUNT", default_value_t = ROUNDS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, short = 'i', value_name = "COUNT", default_value_t = ROUNDS_DEFAULT, value_parser = crate::size::count::<u32>(1, 10_000))]
     rounds: u32,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct PassthroughArgs {
     #[arg(value_name = "MOUNTPOINT", value_hint = clap::ValueHint::DirPath)]
     mount_point: PathBuf,
     /// Threads
-    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = crate::size::count::<u16>(1, 256))]
     threads: u16,
 }
 

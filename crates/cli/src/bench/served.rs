@@ -16,13 +16,13 @@ pub(crate) struct IdleArgs {
     #[arg(long, default_value = "/dev/shm", value_hint = clap::ValueHint::DirPath)]
     dir: PathBuf,
     /// Targets of the pool
-    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = crate::size::count::<u16>(1, 1024))]
     targets: u16,
     /// What the pool may use
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = between(1 << 20, 1 << 50))]
     capacity: u64,
     /// Clients by shared memory, and as many over TCP, that stay connected
-    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = crate::size::count::<u32>(0, 10_000))]
     clients: u32,
     /// Values of 4 KiB that each client writes and reads before
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 2000)]
@@ -47,7 +47,7 @@ pub(crate) struct DisturbedArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = super::seconds)]
     seconds: f64,
     /// Turns beside each
-    #[arg(long, short = 'i', value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, short = 'i', value_name = "COUNT", default_value_t = 5, value_parser = crate::size::count::<u32>(1, 10_000))]
     rounds: u32,
     /// Only beside these [default: all]
     #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]

@@ -63,9 +63,15 @@ pub(crate) fn called() -> Option<&'static str> {
 
 /// What clap says, without the name that the program was called by being there twice.
 pub(crate) fn plain_usage(text: &str) -> Option<String> {
-    let called = std::env::args_os().next()?;
-    let name = Path::new(&called).file_name()?.to_str().filter(|name| *name == "daos" || *name == "dmg")?;
+    let name = by_link()?;
     Some(text.replace(&format!("{name} {name}"), name))
+}
+
+/// Which command of DAOS the program is called, if it is called by a link of its name.
+pub(crate) fn by_link() -> Option<&'static str> {
+    let called = std::env::args_os().next()?;
+    let name = Path::new(&called).file_name()?;
+    ["daos", "dmg"].into_iter().find(|link| name == *link)
 }
 
 /// What makes a connection, from addresses and from a name.

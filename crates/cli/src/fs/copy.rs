@@ -92,7 +92,7 @@ pub(crate) struct Verify {
 #[derive(Args, Debug)]
 struct How {
     /// Files at once [default: 8 for each processor]
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(short, long, value_name = "COUNT", value_parser = crate::size::count::<u16>(1, 1024))]
     jobs: Option<u16>,
     /// Keep, or compare, owner and group
     #[arg(long)]

@@ -198,6 +198,13 @@ impl Fs {
                 );
                 number::ESTALE
             }
+            number::ESTALE if error.is_of_past() => {
+                self.note(
+                    "somebody reads what is not kept any more: a snapshot that this mount shows, or that is read in .snapshots, was \
+                     destroyed; its files are ESTALE",
+                );
+                number::ESTALE
+            }
             number::EACCES if error.is_of_rights() => {
                 self.note("the engine lets this mount do less than it could: what its lists do not allow any more is EACCES");
                 number::EACCES
