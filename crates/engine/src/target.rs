@@ -20,7 +20,7 @@ use crate::store::Store;
 use crate::tx::Txs;
 use crate::update::{Pending, Work};
 use dolmen_codec::quota::{Account, Charge, Given};
-use dolmen_codec::verb::{Mutation, Reply, Verb};
+use dolmen_codec::verb::{Mutation, Reply, TxState, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::{Disk, Io, IoDone, IoOp};
 use dolmen_types::{ContNo, Credentials, Durability, Error, Head, Invalid, IoBuf, limits};
@@ -246,10 +246,11 @@ impl Target {
             Verb::Conclude(tx) => self.conclude_tx(tx).map(|()| (Reply::Done, None)),
             Verb::Abort(tx) => self.abort_tx(tx).map(|sequence| (Reply::Done, surely(sequence))),
             // Who asks for no container decides others' parts by the answer: no crash must take it back. A coordinator, who asks for
-            // that of the transaction, tells its client.
+            // that of the transaction, tells its client that it is committed, and begins it if it is not.
             Verb::TxState(tx) => {
-                let awaited = (self.store.log.last_sequence(), When::Is(self.durability(cont)));
-                Ok((Reply::TxState(self.txs.state(tx)), Some(awaited)))
+                let (state, last) = (self.txs.state(tx), self.store.log.last_sequence());
+                let tells = state == TxState::Committed || cont == ContNo::SYSTEM;
+                Ok((Reply::TxState(state), tells.then(|| (last, When::Is(self.durability(cont))))))
             }
             Verb::InDoubt => Ok((Reply::InDoubt(self.txs.in_doubt()), None)),
             Verb::Unconcluded => Ok((Reply::InDoubt(self.txs.unconcluded(self.config.target)), None)),

@@ -142,7 +142,7 @@ fn what_depends_on_a_decision_that_is_not_durable_waits_for_it() {
         let asks = vec![
             op(CHANGES, decision(tx(epoch))),
             op(1, fetch(dkey, ReadAt::Latest)),
-            op(2, Verb::TxState(tx(epoch))),
+            Op { cont: ContNo::SYSTEM, ..op(2, Verb::TxState(tx(epoch))) },
             op(3, decision(tx(epoch))),
             op(4, list(ListWhat::Akeys(oid(1), Key::from_slice(&[dkey])))),
         ];
@@ -281,9 +281,11 @@ fn nobody_waits_for_what_he_has_not_seen() {
         op(2, fetch(1, ReadAt::Epoch(old))),
         op(3, list(ListWhat::Akeys(oid(1), Key::from_slice(&[2])))),
         op(4, Verb::Update(update(2, Cond::DKEY_INSERT))),
+        // A coordinator that is told so begins a transaction.
+        op(5, Verb::TxState(tx(old))),
     ];
     let answered: Vec<u64> = answered_without_a_flush(&mut rig, ops).iter().map(|done| done.token).collect();
-    assert_eq!(answered, [1, 2, 3, 4]);
+    assert_eq!(answered, [1, 2, 3, 4, 5]);
     // Where the death of the process is all that is guarded against, nothing waits.
     let (mut rig, _) = self::rig(Durability::Process);
     let ops = vec![op(CHANGES, Verb::Update(update(1, Cond::NONE))), op(1, fetch(1, ReadAt::Latest))];
