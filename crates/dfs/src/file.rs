@@ -183,6 +183,12 @@ impl File {
         Ok((end, last.and_then(|end| size_to(self.node.chunk_bytes, piece.dkey, end - 1))))
     }
 
+    /// The object of the contents.
+    #[must_use]
+    pub fn oid(&self) -> Oid {
+        self.node.oid
+    }
+
     /// Writes all of `data` at `offset`, or, in a file opened for appending, at the end. Returns where.
     ///
     /// # Errors
@@ -192,22 +198,50 @@ impl File {
         if self.appends {
             return self.append(data);
         }
+        let (_, failed) = self.put_pieces(offset, data)?;
+        failed.map_or(Ok(offset), Err)
+    }
+
+    /// As [`write_at`](Self::write_at) at `offset`, but where a chunk fails behind others that are written, how many bytes these are: what
+    /// `write` of the system tells of a file that does not fit as a whole. Who writes the rest hears why.
+    ///
+    /// # Errors
+    /// As `write_at`, if nothing was written.
+    pub fn write_some_at(&self, offset: u64, data: &[u8]) -> Result<usize> {
+        match self.put_pieces(offset, data)? {
+            (0, Some(error)) => Err(error),
+            (count, _) => Ok(count),
+        }
+    }
+
+    /// Writes one chunk after the other; how many bytes were written, and why the next one failed, if one did.
+    fn put_pieces(&self, offset: u64, data: &[u8]) -> Result<(usize, Option<Error>)> {
         self.check_write(offset, data.len())?;
         let gate = self.node.gate.read().unwrap_or_else(PoisonError::into_inner);
         let is_blind = self.mount().is_relaxed() && !self.node.is_removed();
         if is_blind && self.node.is_lost() {
             return Err(Error::Stale);
         }
+        let (mut count, mut failed) = (0, None);
         for piece in pieces(self.node.chunk_bytes, offset, data.len()) {
-            if is_blind {
-                self.put_piece(At::Latest, &piece, data)?;
+            let put = if is_blind {
+                self.put_piece(At::Latest, &piece, data)
             } else {
-                self.change(|at| self.put_piece(at, &piece, data))?;
+                self.change(|at| self.put_piece(at, &piece, data))
+            };
+            match put {
+                Ok(()) => count = piece.at + piece.len(),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
             }
         }
         drop(gate);
-        self.mount().touch(&self.node);
-        Ok(offset)
+        if count > 0 || failed.is_none() {
+            self.mount().touch(&self.node);
+        }
+        Ok((count, failed))
     }
 
     /// Writes all of `data` at the end of the file, atomically towards other appends, and returns where that was.

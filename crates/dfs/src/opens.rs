@@ -15,8 +15,9 @@ pub(crate) use replaced::Replaced;
 use crate::error::{Error, Result};
 use crate::layout::inode::FileKind;
 use crate::locks::{LockOwner, Locked, Locks, Setting};
-use crate::mount::Mount;
+use crate::mount::{Dfs, Mount};
 use crate::node::{Home, Node, Slot};
+use crate::obj::Obj;
 use crate::orphans::{Kept, kept, random};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -257,6 +258,28 @@ impl Mount {
         self.opens.take_alone(self, file)
     }
 
+    /// A file that somebody has open, and whose name is not where he has found it any more: by the record that whoever moved or removed
+    /// it has left for him. `None` if there is none.
+    pub(crate) fn left_file(self: &Arc<Self>, file: Oid) -> Result<Option<Arc<Node>>> {
+        let left = self.orphan_slot(file);
+        for slot in [Self::companion_slot(file), left.clone()] {
+            let found = self.inode(At::Latest, &slot)?;
+            let Some(inode) = found.filter(|inode| inode.oid == file && inode.kind == FileKind::File) else {
+                continue;
+            };
+            let home = Home { slot, parent: None };
+            let (node, _) = self.nodes.find_or_add(file, || Node::new(self, &inode, home.clone()));
+            if home.slot == left {
+                self.holder.note_entry();
+                node.set_left(home);
+            } else {
+                node.set_home(home);
+            }
+            return Ok(Some(node));
+        }
+        Ok(None)
+    }
+
     /// Where the record of a file lies that is open here, and whose name another mount has removed: beside its other names, or in the
     /// list. Whether it does.
     pub(crate) fn finds_left(&self, node: &Node) -> Result<bool> {
@@ -278,6 +301,18 @@ impl Mount {
             node.set_left(Home { slot: left, parent: None });
         }
         Ok(is_left)
+    }
+}
+
+impl Dfs {
+    /// A file that somebody else has open and whose name is gone or elsewhere, by its number: for a door that is asked to open it for who
+    /// has it open past that door. `None` if nothing was left of it for anybody.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn left_file(&self, file: Oid) -> Result<Option<Obj>> {
+        let node = self.mount().left_file(file)?;
+        Ok(node.map(|node| Obj { node, cred: self.cred.clone() }))
     }
 }
 

@@ -180,26 +180,31 @@ impl Open {
         let flags = self.flags();
         // A part of `O_SYNC`.
         let (appends, lasts) = (flags & libc::O_APPEND != 0, flags & libc::O_DSYNC != 0);
-        let write = |offset: u64| -> Result<u64, i32> {
+        // Where what was written ends, and how much it is.
+        let write = |offset: u64| -> Result<(u64, usize), i32> {
             if data.is_empty() {
-                return Ok(offset);
+                return Ok((offset, 0));
             }
             self.is_changed.store(true, Ordering::Relaxed);
-            let written = if appends { self.file.append(data) } else { self.file.write_at(offset, data) };
+            let written = if appends {
+                self.file.append(data).map(|at| (at + data.len() as u64, data.len()))
+            } else {
+                self.file.write_some_at(offset, data).map(|count| (offset + count as u64, count))
+            };
             self.mount.note_change(self.ino);
-            let stays = |end| if lasts { self.file.flush().map(|()| end) } else { Ok(end) };
+            let stays = |done| if lasts { self.file.flush().map(|()| done) } else { Ok(done) };
             written.and_then(stays).map_err(|error| number(&self.file, &error))
         };
-        match at {
-            Some(at) => {
-                write(u64::try_from(at).map_err(|_negative| libc::EINVAL)?)?;
-            }
+        let count = match at {
+            Some(at) => write(u64::try_from(at).map_err(|_negative| libc::EINVAL)?)?.1,
             None => {
                 let mut offset = self.offset.lock().unwrap_or_else(PoisonError::into_inner);
-                *offset = write(*offset)? + data.len() as u64;
+                let (end, count) = write(*offset)?;
+                *offset = end;
+                count
             }
-        }
-        isize::try_from(data.len()).map_err(|_too_long| libc::EINVAL)
+        };
+        isize::try_from(count).map_err(|_too_long| libc::EINVAL)
     }
 
     /// As [`Open::read`], into several buffers.

@@ -105,7 +105,8 @@ fn alone(open: &Arc<Open>) -> bool {
 
 /// The same file by the mount: by its name, or, if that has changed, by its number.
 fn opened(dir: c_int, open: &Open, flags: c_int) -> Option<c_int> {
-    let by_number = format!(".dolmen-number-{:016x}", open.ino);
+    let oid = open.file.oid();
+    let by_number = format!(".dolmen-number-{:016x}{:016x}", oid.hi, oid.lo);
     for name in [CString::new(&*open.at.1), CString::new(by_number)] {
         let Ok(fd) = name.map_err(|_zero| libc::EINVAL).and_then(|name| system::open_at(dir, &name, flags))
         else {

@@ -114,6 +114,8 @@ pub enum LockHow {
 pub struct WriteHow {
     /// It goes to the end: not so what comes from pages that were changed in memory, also if the file is open for appending.
     pub appends: bool,
+    /// It comes from pages in memory, of which the kernel keeps none that it has written: all or an error.
+    pub is_whole: bool,
     /// Who writes may not keep the rights that the file gives to who runs it.
     pub strips_rights: bool,
     /// It is to survive the loss of power when it is answered (`O_DSYNC`, `O_SYNC`).

@@ -260,10 +260,11 @@ fn write<'a>(fields: &mut Fields<'a>) -> Part<Op<'a>> {
     const O_DSYNC: u32 = 0o10000;
     let Range { handle, offset, len } = fields.range()?;
     let (write_flags, _owner, flags, _) = (fields.u32()?, fields.u64()?, fields.u32()?, fields.u32()?);
-    let appends = flags & O_APPEND != 0 && write_flags & FROM_CACHE == 0;
+    let is_whole = write_flags & FROM_CACHE != 0;
+    let appends = flags & O_APPEND != 0 && !is_whole;
     let strips_rights = write_flags & KILL_SUIDGID != 0;
     let len = usize::try_from(len).map_err(|_too_long| Missing::Bytes)?;
-    let how = WriteHow { appends, strips_rights, lasts: flags & O_DSYNC != 0 };
+    let how = WriteHow { appends, is_whole, strips_rights, lasts: flags & O_DSYNC != 0 };
     Ok(Op::Write { handle, offset, data: fields.take(len)?, how })
 }
 
@@ -381,7 +382,8 @@ mod tests {
             (0, 0o4_010_001, false, true),
         ] {
             let bytes = own(write_flags, flags);
-            let how = WriteHow { appends, strips_rights: write_flags == 4, lasts };
+            let how =
+                WriteHow { appends, is_whole: write_flags == 1, strips_rights: write_flags == 4, lasts };
             let op = Op::Write { handle: 3, offset: 5, data: b"xy", how };
             assert_eq!(Request::parse(&bytes).unwrap().op, op);
         }

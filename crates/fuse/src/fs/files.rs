@@ -150,11 +150,18 @@ impl Fs {
         if how.strips_rights && self.user.is_none() {
             self.done(open.file.strip_rights())?;
         }
-        self.done(if how.appends { open.file.append(data) } else { open.file.write_at(offset, data) })?;
+        let written = if how.appends {
+            open.file.append(data).map(|_at| data.len())
+        } else if how.is_whole {
+            open.file.write_at(offset, data).map(|_at| data.len())
+        } else {
+            open.file.write_some_at(offset, data)
+        };
+        let count = self.done(written)?;
         if how.lasts {
             self.done(self.dfs.flush())?;
         }
-        let len = u32::try_from(data.len()).map_err(|_too_long| number::EINVAL)?;
+        let len = u32::try_from(count).map_err(|_too_long| number::EINVAL)?;
         reply.out.u32(len).u32(0);
         Ok(())
     }

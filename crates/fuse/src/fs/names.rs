@@ -10,7 +10,9 @@ use crate::handles::Open;
 use crate::table::{Node, View, What};
 use dolmen_dfs::{
     DeviceNo, Dir, File, FileKind, Leased, New, Obj, OpenOptions, RenameMode, Stat, errno as number,
+    number_of,
 };
+use dolmen_types::Oid;
 use std::sync::Arc;
 
 const PERMISSIONS: u32 = 0o7777;
@@ -26,9 +28,8 @@ impl Fs {
         if dir == ROOT && self.is_snapshots(name) {
             return self.found_snapshots(reply);
         }
-        if let Some(ino) = number_in(name)
-            && let Some(Node { view, what: What::Obj(obj) }) = self.table.find_ino(node.view, ino)
-            && obj.kind() == FileKind::File
+        if let Some(file) = number_in(name)
+            && let Some((view, obj)) = self.file_of(node.view, file)?
         {
             return self.lookup_number(view, obj, caller, reply);
         }
@@ -37,6 +38,19 @@ impl Fs {
         let (obj, stat) = self.done(found)?;
         self.found(node.view, obj, (&stat, &leased), reply);
         Ok(())
+    }
+
+    /// The file of a number, which the kernel remembers, or who has it open without the kernel has had whoever took its name leave.
+    fn file_of(&self, view: View, file: Oid) -> Result<Option<(View, Obj)>, i32> {
+        match self.table.find_ino(view, number_of(file)) {
+            Some(Node { view, what: What::Obj(obj) })
+                if obj.kind() == FileKind::File && obj.oid() == file =>
+            {
+                Ok(Some((view, obj)))
+            }
+            _ if view == 0 => Ok(self.done(self.dfs.left_file(file))?.map(|obj| (0, obj))),
+            _ => Ok(None),
+        }
     }
 
     /// A file by its number, for its owner, who has it open without the kernel and knows no name of it any more.
@@ -166,10 +180,11 @@ impl Fs {
     }
 }
 
-/// The number in a name that stands for a file which the kernel remembers, whatever it is called now: 16 digits to base 16.
-fn number_in(name: &[u8]) -> Option<u64> {
+/// The number in a name that stands for a file, whatever it is called now: 32 digits to base 16.
+fn number_in(name: &[u8]) -> Option<Oid> {
     let digits = core::str::from_utf8(name.strip_prefix(b".dolmen-number-")?).ok()?;
-    u64::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 16)
+    let (hi, lo) = digits.split_at_checked(16).filter(|(_, lo)| lo.len() == 16)?;
+    Some(Oid { hi: u64::from_str_radix(hi, 16).ok()?, lo: u64::from_str_radix(lo, 16).ok()? })
 }
 
 /// What mknod(2) makes.

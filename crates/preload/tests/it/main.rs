@@ -546,3 +546,63 @@ assert open("replaced", "rb").read() == b"dolmen"
     assert!(taken(err.lines().last().unwrap(), "write") > 40, "{err}");
     mounted.finish();
 }
+
+#[test]
+fn a_file_whose_name_is_gone_is_shared_mapped_and_locked_as_without_the_library() {
+    const LINES: &str = r#"
+import fcntl, mmap, os, subprocess, sys
+hows, whats = ["removed", "replaced", "moved", "linked"], ["fork", "exec", "mmap", "flock", "splice"]
+files = {}
+for how in hows:
+    for what in whats:
+        fd = os.open(f"{how}-{what}", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        assert os.write(fd, b"stone") == 5
+        files[how, what] = fd
+print("ready", flush=True); sys.stdin.readline()
+for (how, what), fd in files.items():
+    if what == "fork":
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if os.pread(fd, 9, 0) == b"stone" and os.write(fd, b" child") == 6 else 1)
+        assert os.waitpid(child, 0)[1] == 0, how
+    if what == "exec":
+        os.set_inheritable(fd, True)
+        subprocess.run(["dd", "status=none", "of=/dev/stdout", "oflag=append", "conv=notrunc"], input=b" child", stdout=fd, check=True)
+    if what == "mmap":
+        with mmap.mmap(fd, 5) as memory: assert memory[:] == b"stone", how
+    if what == "flock":
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if what == "splice":
+        out, into = os.pipe(); os.splice(fd, into, 5, offset_src=0); assert os.read(out, 9) == b"stone", how
+    assert os.write(fd, b" parent") == 7, (how, what)
+    child = b" child" if what in ("fork", "exec") else b""
+    assert os.pread(fd, 99, 0) == b"stone" + child + b" parent", (how, what)
+    assert os.fstat(fd).st_nlink == (0 if how in ("removed", "replaced") else 1), (how, what)
+    os.close(fd)
+for what in whats:
+    for how, name in [("moved", "new"), ("linked", "link")]:
+        assert open(f"{name}-{what}", "rb").read().endswith(b" parent")
+    assert open(f"replaced-{what}", "rb").read() == b"dolmen"
+"#;
+    let Some(mut mounted) = Mounted::new("nameless") else { return };
+    let mut command = mounted.command(Path::new("python3"), true);
+    let (output, _) = mounted.limited_between(
+        command.args(["-c", LINES]).current_dir(mounted.path("")),
+        "ready",
+        |mounted| {
+            for what in ["fork", "exec", "mmap", "flock", "splice"] {
+                let path = |how: &str| mounted.path(&format!("{how}-{what}"));
+                fs::remove_file(path("removed")).unwrap();
+                fs::write(path("other"), b"dolmen").unwrap();
+                fs::rename(path("other"), path("replaced")).unwrap();
+                fs::rename(path("moved"), path("new")).unwrap();
+                fs::hard_link(path("linked"), path("link")).unwrap();
+                fs::remove_file(path("linked")).unwrap();
+            }
+        },
+    );
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    assert!(taken(err.lines().last().unwrap(), "write") >= 20, "{err}");
+    mounted.finish();
+}

@@ -28,6 +28,16 @@ fn a_mount_keeps_to_its_limits_and_tells_what_they_leave() {
         shell(&mounted, "chmod 600 a; mv c e; rm a; rm e");
         fs::write(mounted.path("f"), vec![4; 600 << 10]).unwrap();
         assert_eq!(fs::read(mounted.path("f")).unwrap(), vec![4; 600 << 10]);
+        // Of a write over the end of a chunk the part that fits is told, and is there.
+        let file = fs::OpenOptions::new().write(true).create(true).open(mounted.path("e")).unwrap();
+        mounted.place.ok(&["cont", "quota", "sys/p", "c", "--bytes", &(2124 << 10).to_string()]);
+        file.write_all_at(&vec![6; 1000 << 10], 0).unwrap();
+        let count = file.write_at(&vec![7; 200 << 10], 1000 << 10).unwrap();
+        let there = fs::metadata(mounted.path("e")).unwrap().len();
+        assert_eq!((count, there), (24 << 10, 1024 << 10), "{args:?}");
+        assert_eq!(errno(file.write_all_at(&vec![8; 200 << 10], there)), Some(EDQUOT), "{args:?}");
+        drop(file);
+        fs::remove_file(mounted.path("e")).unwrap();
         mounted.place.ok(&["cont", "quota", "sys/p", "c", "--bytes", "none", "--files", "none"]);
         fs::write(mounted.path("g"), vec![5; 2 << 20]).unwrap();
         mounted.finish();

@@ -72,6 +72,19 @@ fn a_file_that_does_not_fit_is_refused_and_one_that_is_removed_makes_room_at_onc
 }
 
 #[test]
+fn of_a_write_that_fits_in_part_the_chunks_that_fit_are_told_and_who_goes_on_hears_why() {
+    each_mount(400_000, 0, |_, fs| {
+        let file = put(fs, "/a", &[1; 60_000]);
+        let rest = [2; 400_000];
+        let count = file.write_some_at(60_000, &rest).unwrap();
+        assert!((1..rest.len()).contains(&count), "{count}");
+        assert_eq!(cat(fs, "/a"), [&[1; 60_000][..], &rest[..count]].concat());
+        is_limit(file.write_some_at(60_000 + count as u64, &rest[count..]));
+        assert_eq!(cat(fs, "/a").len(), 60_000 + count, "what is refused as a whole adds nothing");
+    });
+}
+
+#[test]
 fn all_but_growth_works_far_over_the_limit() {
     each_mount(0, 0, |world, fs| {
         fs.mkdir("/d", 0o755).unwrap();
