@@ -117,7 +117,7 @@ pub(crate) struct Unmount {
     /// The same, and whoever waits for it, or uses it later, is told an error: also where its process was killed (root only)
     #[arg(long, conflicts_with = "lazy")]
     force: bool,
-    /// Wait so long at most for its process to close the pool
+    /// Wait so long at most for its process to close the pool and end; with --lazy nobody waits
     #[arg(long, value_name = "SECONDS", default_value_t = CLOSE_SECONDS, value_parser = crate::size::count::<u64>(0, 86_400))]
     wait: u64,
 }

@@ -16,7 +16,7 @@ use crate::store::{Empties, with_scratch};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_client::quota::Report;
-use dolmen_client::{At, Container, Error as StoreError, NewValue, Payload, UpdateIod};
+use dolmen_client::{At, Container, Error as StoreError, NewValue, Payload, SpaceReport, UpdateIod};
 use dolmen_env::{Clock, RealClock};
 use dolmen_types::{
     Cond, Durability, Epoch, Invalid, Key, ObjectClass, ObjectType, Oid, PropId, PropValue, Props,
@@ -413,9 +413,14 @@ impl Dfs {
         let (limits, used) = (quota.limits, quota.used);
         let total_bytes = space.iter().map(|target| target.total_bytes).sum::<u64>();
         let free_bytes = space.iter().map(|target| target.free_bytes).sum::<u64>();
+        let taken = |target: &SpaceReport| target.bulk_bytes + target.log_bytes + target.run_bytes;
+        let is_limited = limits.bytes > 0 && limits.bytes < total_bytes;
+        let taken_bytes = if is_limited { used.bytes } else { space.iter().map(taken).sum() };
+        let total_bytes = total_bytes.min(left(limits.bytes, 0));
         Ok(Statfs {
             block_bytes: self.session.mount.superblock.chunk_bytes,
-            total_bytes: total_bytes.min(left(limits.bytes, 0)),
+            total_bytes,
+            taken_bytes: taken_bytes.min(total_bytes),
             free_bytes: free_bytes.min(left(limits.bytes, used.bytes)),
             files: (limits.files > 0).then(|| (limits.files, left(limits.files, used.files))),
             used_bytes: info.usage.bulk_bytes + info.usage.small_bytes,
@@ -447,6 +452,8 @@ pub struct Statfs {
     /// What the pool may take up, over all its targets, of which other containers have their part; or the container's limit, if
     /// that is less.
     pub total_bytes: u64,
+    /// What is taken of that: by all containers of the pool, and by nobody else on its devices; or what counts against the limit.
+    pub taken_bytes: u64,
     /// What new data may still take in the pool, the reserve subtracted; or what the limit leaves, if that is less.
     pub free_bytes: u64,
     /// How many files the container may have, and how many more, if there is a limit.

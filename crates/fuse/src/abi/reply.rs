@@ -182,8 +182,10 @@ pub fn dirent(out: &mut Out, ino: u64, next: u64, kind: u32, name: &[u8]) {
 pub(crate) fn statfs(out: &mut Out, space: &dolmen_dfs::Statfs) {
     const UNIT_BYTES: u32 = 4096;
     let units = |bytes: u64| bytes / u64::from(UNIT_BYTES);
-    let free = units(space.free_bytes);
-    out.u64(units(space.total_bytes)).u64(free).u64(free);
+    let (total, free) = (units(space.total_bytes), units(space.free_bytes));
+    // What is neither taken nor free to be taken is kept in reserve, or others have it on the device: `df` counts it as neither.
+    let left = total.saturating_sub(space.taken_bytes.div_ceil(u64::from(UNIT_BYTES)));
+    out.u64(total).u64(left.max(free)).u64(free);
     // Without a limit nobody counts them, and it is said as other file systems without one say it: none, of none.
     let (files, files_free) = space.files.unwrap_or((0, 0));
     out.u64(files).u64(files_free);
@@ -213,6 +215,7 @@ mod tests {
         let space = dolmen_dfs::Statfs {
             block_bytes: 1,
             total_bytes: 1,
+            taken_bytes: 1,
             free_bytes: 1,
             files: Some((1, 1)),
             used_bytes: 1,

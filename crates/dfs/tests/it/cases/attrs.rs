@@ -145,6 +145,7 @@ fn statfs_counts_what_is_stored() {
     assert_eq!(after.total_bytes, space.iter().map(|target| target.total_bytes).sum::<u64>());
     assert_eq!(after.free_bytes, space.iter().map(|target| target.free_bytes).sum::<u64>());
     assert!(after.free_bytes <= after.total_bytes);
+    assert!(after.taken_bytes >= before.taken_bytes + 100_000 && after.taken_bytes < after.total_bytes);
 }
 
 #[test]

@@ -158,6 +158,7 @@ fn a_file_system_tells_what_its_limits_leave() {
         put(fs, "/a", &[1; 300_000]);
         let space = fs.statfs().unwrap();
         assert_eq!((space.total_bytes, space.free_bytes), (1 << 20, (1 << 20) - 300_000));
+        assert_eq!(space.taken_bytes, 300_000);
         assert_eq!(space.files, Some((10, 8)));
         world.container.set_quota(None, Limits { bytes: 1000, files: 1 }).unwrap();
         let space = fs.statfs().unwrap();
