@@ -39,8 +39,9 @@ struct Waiting {
 
 /// Frames that nobody waits for are flushed so soon: all of that time with one flush.
 const IN_TIME_NS: u64 = 50_000_000;
-/// So many completions wait for that at most. Their transactions are kept as long, on this target and by their coordinators.
-const IN_TIME_MAX: usize = 1024;
+/// So many completions wait for that at most: a flush for so many costs none of them much, and an engine that leads them has room for
+/// more requests on its connection.
+const IN_TIME_MAX: usize = 256;
 
 /// When an answer is handed out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

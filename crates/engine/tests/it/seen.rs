@@ -216,6 +216,34 @@ fn a_commit_for_which_nobody_waits_is_flushed_in_time() {
 }
 
 #[test]
+fn many_commits_that_are_flushed_in_time_are_flushed_before_it() {
+    let (mut rig, first) = prepared(Durability::Process, 1);
+    let mut epochs = vec![first];
+    for dkey in 2..=255 {
+        rig.clock.advance(1_000_000);
+        epochs.push(Epoch::from_unix_ns(rig.clock.now_ns()).max(first.next()));
+        assert!(matches!(
+            rig.ask(prepare_for(1, dkey, epochs[epochs.len() - 1], &[0, 1])),
+            Ok(Reply::Prepared)
+        ));
+    }
+    let target = rig.target.as_mut().unwrap();
+    let mut answered = Vec::new();
+    for (epoch, token) in epochs.iter().zip(1..) {
+        target.submit(&mut vec![op(token, Verb::Commit(tx(*epoch)))]);
+        target.poll(false, &mut answered);
+    }
+    assert!(answered.is_empty(), "{answered:?}");
+    rig.clock.advance(1_000_000);
+    let last = Epoch::from_unix_ns(rig.clock.now_ns());
+    let mut ops = vec![op(400, prepare_for(1, 0, last, &[0, 1])), op(401, Verb::Commit(tx(last)))];
+    let target = rig.target.as_mut().unwrap();
+    target.submit(&mut ops);
+    (0..4).for_each(|_| target.poll(false, &mut answered));
+    assert_eq!(answered.len(), 257);
+}
+
+#[test]
 fn who_waits_for_a_commit_that_is_flushed_in_time_hastens_the_flush() {
     let (mut rig, epoch) = prepared(Durability::Process, 1);
     assert!(matches!(rig.ask(Verb::Commit(tx(epoch))), Ok(Reply::Done)));
