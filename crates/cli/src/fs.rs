@@ -441,6 +441,7 @@ fn df(arg: &ContArg) -> Outcome<Answer> {
     let text = pairs(&[
         ("used by the container", human(statfs.used_bytes)),
         ("values, old versions included", human(statfs.value_bytes)),
+        ("used in the pool, or of the limit", human(statfs.taken_bytes)),
         ("free in the pool", human(statfs.free_bytes)),
         ("pool", human(statfs.total_bytes)),
     ]);
@@ -448,6 +449,7 @@ fn df(arg: &ContArg) -> Outcome<Answer> {
         "used_bytes": statfs.used_bytes,
         "value_bytes": statfs.value_bytes,
         "versions": statfs.versions,
+        "taken_bytes": statfs.taken_bytes,
         "free_bytes": statfs.free_bytes,
         "total_bytes": statfs.total_bytes,
     });

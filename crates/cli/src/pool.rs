@@ -6,7 +6,7 @@ use crate::path::{say, shown_arg, shown_outside, word};
 use crate::place::{self, PoolArg, Session};
 use crate::size;
 use clap::{Args, Subcommand};
-use dolmen_client::PoolInfo;
+use dolmen_client::{PoolInfo, SpaceReport};
 use dolmen_local::{PoolOptions, RecordFault};
 use dolmen_types::Uuid;
 use serde_json::{Value, json};
@@ -166,8 +166,8 @@ fn query(arg: &PoolArg) -> Outcome<Answer> {
     let info = session.pool.query().doing(|| format!("query pool {}", shown_outside(session.dir())))?;
     let (dir, bulk) = (session.dir().to_owned(), bulk_dir(&session));
     session.close()?;
-    let sum = |of: fn(&dolmen_client::SpaceReport) -> u64| info.space.iter().map(of).sum::<u64>();
-    let mut text = pairs(&[
+    let sum = |of: fn(&SpaceReport) -> u64| info.space.iter().map(of).sum::<u64>();
+    let mut rows = vec![
         ("directory", shown_outside(&dir)),
         ("bulk data", bulk.as_deref().map_or("beside the metadata".to_owned(), shown_outside)),
         ("uuid", info.map.pool.to_string()),
@@ -176,8 +176,13 @@ fn query(arg: &PoolArg) -> Outcome<Answer> {
         ("targets", info.map.targets.len().to_string()),
         ("total", human(sum(|space| space.total_bytes))),
         ("free", human(sum(|space| space.free_bytes))),
+        ("used", human(sum(|space| space.bulk_bytes + space.log_bytes + space.run_bytes))),
         ("allocated", human(sum(|space| space.allocated_bytes))),
-    ]);
+    ];
+    if let Some(bytes) = of_others(&info.space) {
+        rows.push(("others'", format!("{} of the total: on the device, and not this pool's", human(bytes))));
+    }
+    let mut text = pairs(&rows);
     let mut table =
         Table::new(&[">target", ">total", ">free", ">allocated", ">bulk", ">log", ">runs", ">reserve"]);
     for (target, space) in info.space.iter().enumerate() {
@@ -195,6 +200,15 @@ fn query(arg: &PoolArg) -> Outcome<Answer> {
     text.push('\n');
     text.push_str(&table.text());
     Ok(Answer::new(text, describe(&dir, bulk.as_deref(), &info)))
+}
+
+/// What others have of the device where this pool has its total, as one without a capacity of its own. Less than an eighth is none:
+/// what is free is counted in whole segments.
+fn of_others(space: &[SpaceReport]) -> Option<u64> {
+    let total: u64 = space.iter().map(|target| target.total_bytes).sum();
+    let own = |target: &SpaceReport| target.free_bytes + target.allocated_bytes + target.reserve_bytes;
+    let others = total.saturating_sub(space.iter().map(own).sum());
+    (others > total / 8).then_some(others)
 }
 
 /// Where the bulk data is, if not beside the metadata.
@@ -381,4 +395,22 @@ fn without_bulk(dir: &Path, error: dolmen_local::Error) -> Failure {
     };
     let failure = Failure::from(error);
     if is_gone { failure.hint("add --force to remove what is left of the pool") } else { failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_have_on_the_device_is_told_and_rounding_is_not() {
+        let space = |free_bytes| SpaceReport {
+            total_bytes: 1 << 30,
+            free_bytes,
+            allocated_bytes: 100 << 20,
+            reserve_bytes: 20 << 20,
+            ..SpaceReport::default()
+        };
+        assert_eq!(of_others(&[space(880 << 20), space(904 << 20)]), None);
+        assert_eq!(of_others(&[space(404 << 20), space(404 << 20)]), Some(1000 << 20));
+    }
 }
