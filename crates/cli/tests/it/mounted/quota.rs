@@ -29,7 +29,8 @@ fn a_mount_keeps_to_its_limits_and_tells_what_they_leave() {
         fs::write(mounted.path("f"), vec![4; 600 << 10]).unwrap();
         assert_eq!(fs::read(mounted.path("f")).unwrap(), vec![4; 600 << 10]);
         // Of a write over the end of a chunk the part that fits is told, and is there.
-        let file = fs::OpenOptions::new().write(true).create(true).open(mounted.path("e")).unwrap();
+        let file =
+            fs::OpenOptions::new().write(true).create(true).truncate(false).open(mounted.path("e")).unwrap();
         mounted.place.ok(&["cont", "quota", "sys/p", "c", "--bytes", &(2124 << 10).to_string()]);
         file.write_all_at(&vec![6; 1000 << 10], 0).unwrap();
         let count = file.write_at(&vec![7; 200 << 10], 1000 << 10).unwrap();
