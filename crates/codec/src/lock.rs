@@ -93,7 +93,7 @@ pub enum LockReply {
         /// His process, if he is of the same holder; else 0.
         pid: u32,
     },
-    /// The engine was started again a moment ago, and waits for those who had locks. Ask again.
+    /// The engine was started again a moment ago, and waits for those who had locks; of a test, that it knows of none so far. Ask again.
     Recovering,
     /// The engine knows nothing of the locks that the holder believes to have: nothing is changed. They are to be set again.
     Unknown,

@@ -200,6 +200,9 @@ impl Kept {
                 if let Some(held) = all.held.iter().find(against) {
                     return LockReply::Held { range: held.range, pid: 0 };
                 }
+                if ask.action == LockAction::Test && takes && all.recovers {
+                    return LockReply::Recovering;
+                }
                 if ask.action != LockAction::Test {
                     all.held.retain(|held| !is_own(held));
                     let (holder, owner, range) = (ask.holder, ask.owner, ask.range);

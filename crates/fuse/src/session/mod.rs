@@ -458,12 +458,16 @@ impl<S: Serves> Session<S> {
         }
         let answered = guarded(|text| self.fs.note(text), || self.fs.serve(bytes, &request, reply));
         match request.op {
-            Op::Lock(op) if op.how != LockHow::Test && reply.waits() && self.may_wait(unique) => {
+            // Also who only asks: an engine that was started again does not know yet.
+            Op::Lock(_) if reply.waits() && self.may_wait(unique) => {
                 Served::Waits { unique, bytes: bytes.to_vec() }
             }
-            Op::Lock(op) if op.how != LockHow::Test => {
+            Op::Lock(op) => {
                 let answered = if reply.waits() { Err(errno::ENOLCK) } else { answered };
-                Served::Lock { unique, answered, op }
+                match op.how {
+                    LockHow::Test => Served::Answer { unique, answered },
+                    LockHow::Set | LockHow::Wait => Served::Lock { unique, answered, op },
+                }
             }
             op if !op.is_answered() => Served::Unasked(Some(unique)),
             _ => Served::Answer { unique, answered },

@@ -4,7 +4,8 @@
 //! user takes the room of all. A holder that is silent for [`TERM_NS`] keeps what it has
 //! until somebody else wants some of it; then it loses all, and is told so when it asks again. Nobody is silent who has files open and
 //! whose connection lasts. After a start that followed a
-//! death, nothing new is given out before those who had locks have had [`RECOVER_NS`] to set them again.
+//! death, nothing new is given out, and of nothing is it said that nobody has it, before those who had locks have had [`RECOVER_NS`] to
+//! set them again.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::lock::{LockAction, LockAsk, LockFamily, LockKind, LockReply, RECOVER_NS, Ranges, TERM_NS};
@@ -135,6 +136,10 @@ impl Locks {
             LockAction::Test => {
                 if let Some(held) = all.against(place, (holder, ask), now_ns) {
                     return Ok(held);
+                }
+                // Whoever had it may not have said so yet.
+                if ask.range.kind != LockKind::Free && now_ns < self.recovers_until_ns {
+                    return Ok(LockReply::Recovering);
                 }
             }
             LockAction::Set | LockAction::Again if takes => {
@@ -388,9 +393,15 @@ mod tests {
         let locks = Locks::new(true, 100, Box::new(|| true));
         assert_eq!(set(&locks, 2, READ, 100), LockReply::Recovering);
         assert_eq!(set(&locks, 2, FREE, 100), LockReply::Done, "nothing is free to all");
+        let test = |now_ns| locks.ask(USER, CONT, &question(2, 1, LockAction::Test, READ), now_ns).unwrap();
+        assert_eq!(test(100 + RECOVER_NS - 1), LockReply::Recovering, "nobody knows yet");
         let again = LockAsk { has_locks: true, ..question(1, 1, LockAction::Again, WRITE) };
         assert_eq!(locks.ask(USER, CONT, &again, 100 + RECOVER_NS - 1), Ok(LockReply::Done));
+        assert_eq!(test(100 + RECOVER_NS - 1), LockReply::Held { range: WRITE, pid: 0 }, "that is known");
         assert_eq!(set(&locks, 2, READ, 100 + RECOVER_NS), LockReply::Held { range: WRITE, pid: 0 });
+        let free = question(1, 1, LockAction::Set, FREE);
+        assert_eq!(locks.ask(USER, CONT, &free, 100 + RECOVER_NS), Ok(LockReply::Done));
+        assert_eq!(test(100 + RECOVER_NS), LockReply::Done, "who has not come has nothing");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Opens the file that it is given, and does what each line says: an operation, a kind, first byte and count.
 const PROGRAM: &str = r#"
-import fcntl, os, sys
+import fcntl, os, struct, sys
 fd = os.open(sys.argv[1], os.O_RDWR)
 kinds = {"r": fcntl.LOCK_SH, "w": fcntl.LOCK_EX, "-": fcntl.LOCK_UN}
 print("there", flush=True)
@@ -19,6 +19,11 @@ for line in sys.stdin:
     try:
         if how == "whole":
             fcntl.flock(fd, kinds[kind] | wait)
+        elif how == "test":
+            asked = struct.pack("hhqqi4x", fcntl.F_RDLCK if kind == "r" else fcntl.F_WRLCK, 0, int(first), int(count), 0)
+            told = struct.unpack("hhqqi4x", fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+            print({fcntl.F_RDLCK: "read", fcntl.F_WRLCK: "write", fcntl.F_UNLCK: "free"}[told[0]], flush=True)
+            continue
         elif how == "reopen":
             os.close(os.open(sys.argv[1], os.O_RDWR))
         else:
@@ -120,11 +125,18 @@ fn locks_outlive_the_daemon() {
     // It is killed.
     drop(mounted.daemon.take());
     mounted.daemon = Some(Daemon::start_in(&mounted.place, "sys", &[]));
+    assert_eq!(two.does("test w 5 1"), "write", "who asks is told when it is known");
     assert_eq!(two.does("set w 5 1"), HELD, "nobody gets it before those who had locks");
     assert_eq!(two.does("whole r 0 0"), HELD);
     assert_eq!(two.does("set w 10 1"), "done");
     assert_eq!(one.does("set - 0 10"), "done");
     assert_eq!(two.does("set w 5 1"), "done");
+    // Who has nothing himself waits until nobody can come any more, and is told so.
+    assert_eq!(one.does("whole - 0 0"), "done");
+    drop(mounted.daemon.take());
+    mounted.daemon = Some(Daemon::start_in(&mounted.place, "sys", &[]));
+    assert_eq!(one.does("test w 20 1"), "free");
+    assert_eq!(one.does("test w 5 1"), "write");
     drop((one, two));
     mounted.finish();
 }

@@ -6,6 +6,7 @@ use super::{Mounted, unmounted, wait_until};
 use crate::served::Daemon;
 use core::sync::atomic::{AtomicBool, Ordering};
 use nix::sys::signal::Signal;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -126,6 +127,9 @@ fn a_file_whose_remover_was_killed_is_kept_for_who_has_it_open_and_freed_by_him(
 fn a_daemon_that_is_killed_costs_no_file_that_is_open_elsewhere() {
     let Some((mut mounted, mut holder)) = two("daemon", &["--deadline", "120"]) else { return };
     let mut late = Script::on(&mounted.path("late"), PROGRAM);
+    let [mut moved, mut exchanged, mut linked, mut replaced] =
+        ["a", "b", "c", "d"].map(|name| Script::on(&mounted.path(name), PROGRAM));
+    fs::write(mounted.path("e"), b"dolmen").unwrap();
     let there = mounted.place.path("mnt2");
     let again = |mounted: &mut Mounted| {
         drop(mounted.daemon.take());
@@ -133,19 +137,31 @@ fn a_daemon_that_is_killed_costs_no_file_that_is_open_elsewhere() {
     };
     // Between open and removal, and between removal and close.
     again(&mut mounted);
+    fs::rename(there.join("a"), there.join("moved")).unwrap();
     fs::remove_file(there.join("f")).unwrap();
-    assert_eq!(holder.does("look"), whole(0));
+    assert_eq!((holder.does("look"), moved.does("look")), (whole(0), whole(1)));
     again(&mut mounted);
-    assert_eq!((holder.does("look"), unnamed(&mounted)), (whole(0), 1));
+    renameat_with(CWD, there.join("b"), CWD, there.join("e"), RenameFlags::EXCHANGE).unwrap();
+    assert_eq!(exchanged.does("look"), whole(1));
+    again(&mut mounted);
+    fs::hard_link(there.join("c"), there.join("linked")).unwrap();
+    fs::remove_file(there.join("c")).unwrap();
+    assert_eq!(linked.does("look"), whole(1));
+    again(&mut mounted);
+    fs::rename(there.join("moved"), there.join("d")).unwrap();
+    assert_eq!((moved.does("look"), replaced.does("look")), (whole(1), whole(0)));
+    again(&mut mounted);
+    assert_eq!((holder.does("look"), unnamed(&mounted)), (whole(0), 2));
     // Long after, when who had files open has said so again.
     std::fs::write(there.join("other"), b"dolmen").unwrap();
     fs::remove_file(there.join("other")).unwrap();
-    wait_until("what is not open is freed", || unnamed(&mounted) == 1);
+    wait_until("what is not open is freed", || unnamed(&mounted) == 2);
     fs::remove_file(there.join("late")).unwrap();
     assert_eq!((late.does("look"), holder.does("look")), (whole(0), whole(0)));
-    holder.running.kill();
-    late.running.kill();
-    wait_until("both are freed at their last close", || unnamed(&mounted) == 0);
+    for mut script in [holder, late, moved, exchanged, linked, replaced] {
+        script.running.kill();
+    }
+    wait_until("they are freed at their last close", || unnamed(&mounted) == 0);
     mounted.finish();
 }
 

@@ -265,6 +265,66 @@ fn what_is_open_is_known_again_after_the_keeper_of_locks_was_started_anew() {
     wait_until("all are freed", || world.object_count() == objects);
 }
 
+#[test]
+fn a_file_that_is_open_works_on_when_another_mount_moves_it_before_the_next_keeper_of_locks_knows_of_it() {
+    let linked: (&str, Remove) = ("linked", |fs| {
+        fs.link("/f", fs, "/d/g").unwrap();
+        fs.unlink("/f").unwrap();
+    });
+    for (case, move_it) in MOVES.into_iter().chain([linked]) {
+        let (world, watched, [one, two], objects) = two();
+        let three = world.mount_shared();
+        one.mkdir("/d", 0o755).unwrap();
+        let file = put(&one, "/f", b"data");
+        watched.forget_locks(true);
+        move_it(&two);
+        assert_eq!(file.append(b" more").unwrap(), 4, "{case}");
+        let stat = file.stat().unwrap();
+        assert_eq!((stat.links, stat.size_bytes), (1, 9), "{case}");
+        // A third one moves it on, over the next death, and exchanges it.
+        watched.forget_locks(true);
+        three.rename("/d/g", &three, "/f", RenameMode::Replace).unwrap();
+        put(&three, "/d/g", b"other").close().unwrap();
+        watched.forget_locks(true);
+        three.rename("/f", &three, "/d/g", RenameMode::Exchange).unwrap();
+        assert_eq!(file.append(b"!").unwrap(), 9, "{case}");
+        assert_eq!(cat(&two, "/d/g"), b"data more!", "{case}");
+        assert!(three.check(false).unwrap().is_clean(), "{case}");
+        watched.forget_locks(true);
+        put(&two, "/h", b"new").close().unwrap();
+        two.rename("/h", &two, "/d/g", RenameMode::Replace).unwrap();
+        assert_eq!(file.append(b"!").unwrap(), 10, "{case}");
+        assert_eq!((file.stat().unwrap().links, cat(&one, "/d/g").len()), (0, 3), "{case}");
+        watched.forget_locks(false);
+        drop(file);
+        for name in ["/f", "/d/g"] {
+            two.unlink(name).unwrap();
+        }
+        two.rmdir("/d").unwrap();
+        wait_until(&format!("{case}: all is freed"), || world.object_count() == objects);
+        assert!(three.check(false).unwrap().is_clean(), "{case}");
+    }
+}
+
+#[test]
+fn who_moves_a_file_waits_for_nobody_who_had_it_open_before_the_keeper_of_locks_was_started_anew() {
+    for (case, move_it) in MOVES {
+        let (world, watched, [one, two], objects) = two();
+        one.mkdir("/d", 0o755).unwrap();
+        let file = put(&one, "/f", b"data");
+        watched.forget_locks(true);
+        move_it(&two);
+        // Who had it open never comes, and then nobody has it open.
+        drop((file, one));
+        watched.forget_locks(false);
+        assert_eq!(cat(&two, "/d/g"), b"data", "{case}");
+        two.unlink("/d/g").unwrap();
+        two.rmdir("/d").unwrap();
+        wait_until(&format!("{case}: all is freed"), || world.object_count() == objects);
+        assert!(two.check(false).unwrap().is_clean(), "{case}");
+    }
+}
+
 /// Whether it makes the entry of a file.
 fn is_made(ask: &Ask<'_>) -> bool {
     matches!(ask, Ask::Target(_, _, Verb::Update(_)) | Ask::Pool(PoolVerb::TxCommit(_)))
