@@ -31,7 +31,7 @@ const LAYERS: [(&str, Allowed); 23] = [
     ("preload", DOOR),
     ("fuse", DOOR),
     ("s3", DOOR),
-    ("python", DOOR),
+    ("python", Allowed::Only(&["types", "codec", "env", "client", "dfs", "local", "net", "rntuple"])),
     ("rntuple", DOOR),
     ("fields", DOOR),
     ("cli", Allowed::AllBut(&["sim", "bench-compare"])),

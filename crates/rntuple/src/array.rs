@@ -1,0 +1,166 @@
+//! Fields that were read: a tree of arrays.
+
+use crate::error::Result;
+use crate::format::column::InMemory;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Values of one kind, one behind the other.
+#[derive(Clone, PartialEq, Debug)]
+#[expect(missing_docs, reason = "the kinds say it; `Bool` is a byte of 0 or 1 each")]
+pub enum Values {
+    Bool(Vec<u8>),
+    I8(Vec<i8>),
+    U8(Vec<u8>),
+    I16(Vec<i16>),
+    U16(Vec<u16>),
+    I32(Vec<i32>),
+    U32(Vec<u32>),
+    I64(Vec<i64>),
+    U64(Vec<u64>),
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+}
+
+/// Does the same with the values, of whatever kind.
+macro_rules! each {
+    ($values:expr, $vec:ident => $do:expr) => {
+        match $values {
+            Values::Bool($vec) | Values::U8($vec) => $do,
+            Values::I8($vec) => $do,
+            Values::I16($vec) => $do,
+            Values::U16($vec) => $do,
+            Values::I32($vec) => $do,
+            Values::U32($vec) => $do,
+            Values::I64($vec) => $do,
+            Values::U64($vec) => $do,
+            Values::F32($vec) => $do,
+            Values::F64($vec) => $do,
+        }
+    };
+}
+
+impl Values {
+    /// No values; offsets are numbers, and a switch is none of these.
+    pub(crate) fn empty(kind: InMemory) -> Self {
+        match kind {
+            InMemory::Bool => Self::Bool(Vec::new()),
+            InMemory::I8 => Self::I8(Vec::new()),
+            InMemory::U8 | InMemory::Switch => Self::U8(Vec::new()),
+            InMemory::I16 => Self::I16(Vec::new()),
+            InMemory::U16 => Self::U16(Vec::new()),
+            InMemory::I32 => Self::I32(Vec::new()),
+            InMemory::U32 => Self::U32(Vec::new()),
+            InMemory::I64 | InMemory::Offset => Self::I64(Vec::new()),
+            InMemory::U64 => Self::U64(Vec::new()),
+            InMemory::F32 => Self::F32(Vec::new()),
+            InMemory::F64 => Self::F64(Vec::new()),
+        }
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        each!(self, vec => vec.len())
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of all.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        each!(self, vec => vec.as_bytes())
+    }
+
+    /// Appends `count` zeros, for their bytes to be filled.
+    pub(crate) fn grow(&mut self, count: usize) -> Result<&mut [u8]> {
+        each!(self, vec => grow(vec, count))
+    }
+}
+
+/// Appends `count` zeros; their bytes.
+pub(crate) fn grow<T: FromBytes + IntoBytes + Clone>(vec: &mut Vec<T>, count: usize) -> Result<&mut [u8]> {
+    let start = vec.len();
+    let is_there = vec.try_reserve(count);
+    if is_there.is_err() {
+        let structure = crate::error::Structure::Field { field: 0 };
+        let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);
+        return Err(crate::Error::TooBig { structure, offset: start as u64, bytes, bytes_max: u64::from(u32::MAX) });
+    }
+    vec.resize(start + count, T::new_zeroed());
+    Ok(vec[start..].as_mut_bytes())
+}
+
+/// What a row of lists is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lists {
+    /// Collections.
+    Items,
+    /// Texts; the contents are their bytes.
+    Text,
+    /// Bytes that a streamer of ROOT made.
+    Streamed,
+}
+
+/// A field of all entries that were asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Array {
+    /// One value each.
+    Values(Values),
+    /// Any number of values each.
+    Lists {
+        /// What they are.
+        of: Lists,
+        /// Where each begins in the contents, and at last where the last ends: one more than there are lists.
+        offsets: Vec<i64>,
+        /// Contents of all.
+        content: Box<Array>,
+    },
+    /// The same number of values each.
+    Repeated {
+        /// How many values each has.
+        count: u64,
+        /// How many there are.
+        len: u64,
+        /// Values of all.
+        content: Box<Array>,
+    },
+    /// Several fields each.
+    Record {
+        /// How many there are.
+        len: u64,
+        /// Names and fields.
+        fields: Vec<(Box<str>, Array)>,
+    },
+    /// One of several fields each.
+    Variant {
+        /// Which: the place in `contents`, or -1 of none.
+        tags: Vec<i8>,
+        /// Where in that; 0 of none.
+        index: Vec<i64>,
+        /// The fields.
+        contents: Vec<Array>,
+    },
+}
+
+impl Array {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Values(values) => values.len() as u64,
+            Self::Lists { offsets, .. } => offsets.len() as u64 - 1,
+            Self::Repeated { len, .. } | Self::Record { len, .. } => *len,
+            Self::Variant { tags, .. } => tags.len() as u64,
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

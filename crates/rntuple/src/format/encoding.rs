@@ -1,0 +1,238 @@
+//! Pages: how elements of a column lie in one, and in memory.
+//!
+//! Encoded is each page for itself: bytes of a kind together (split), differences (index columns), signs at the end (zigzag),
+//! single bits. In memory elements are what [`InMemory`] says.
+//!
+//! //= root:tree/ntuple/doc/BinaryFormatSpecification.md Column Description
+
+use super::column::{Column, ColumnKind};
+use crate::error::{Fault, Result, Structure};
+use crate::Error;
+
+/// Whether a decompressed page is byte for byte what is in memory.
+#[must_use]
+pub fn is_plain(kind: ColumnKind) -> bool {
+    use ColumnKind as K;
+    match kind {
+        K::Byte | K::Char | K::Int8 | K::UInt8 | K::Int16 | K::UInt16 | K::Int32 | K::UInt32 => true,
+        K::Int64 | K::UInt64 | K::Real32 | K::Real64 | K::Index64 | K::Switch => true,
+        _ => false,
+    }
+}
+
+/// Decodes a decompressed page of `column` into `into`, which has room for just its elements in memory.
+///
+/// # Errors
+/// [`Error::Unsupported`] of a column of an unknown kind; [`Error::Corrupt`] if offsets fall or a page has other bytes
+/// than its elements need.
+pub fn decode(number: u32, column: &Column, page: &[u8], into: &mut [u8]) -> Result<()> {
+    use ColumnKind as K;
+    let structure = Structure::Page { column: number };
+    let Some(in_memory) = column.kind.in_memory() else {
+        let feature = crate::error::Feature::Column(column.kind.number());
+        return Err(Error::Unsupported { structure, offset: 0, feature });
+    };
+    let count = into.len() / in_memory.bytes();
+    if column.page_bytes(count as u64) != Some(page.len() as u64) {
+        return Err(Error::Corrupt { structure, offset: 0, fault: Fault::Length });
+    }
+    match column.kind {
+        kind if is_plain(kind) => into.copy_from_slice(page),
+        K::Bit => bits(page, into),
+        K::SplitInt16 => joined::<2>(page, into, |b| unzigzag(u64::from(u16::from_le_bytes(b))).to_le()),
+        K::SplitInt32 => joined::<4>(page, into, |b| unzigzag(u64::from(u32::from_le_bytes(b))).to_le()),
+        K::SplitInt64 => joined::<8>(page, into, |b| unzigzag(u64::from_le_bytes(b)).to_le()),
+        K::SplitUInt16 => joined::<2>(page, into, |b| u64::from(u16::from_le_bytes(b))),
+        K::SplitUInt32 | K::SplitReal32 => joined::<4>(page, into, |b| u64::from(u32::from_le_bytes(b))),
+        K::SplitUInt64 | K::SplitReal64 => joined::<8>(page, into, u64::from_le_bytes),
+        K::Real16 => halves(page.as_chunks().0.iter().copied(), into),
+        K::SplitReal16 => {
+            let (low, high) = page.split_at(count);
+            halves(low.iter().zip(high).map(|(&low, &high)| [low, high]), into);
+        }
+        K::Index32 => {
+            for (to, from) in into.as_chunks_mut::<8>().0.iter_mut().zip(page.as_chunks::<4>().0) {
+                *to = u64::from(u32::from_le_bytes(*from)).to_le_bytes();
+            }
+        }
+        K::SplitIndex32 => summed::<4>(page, into),
+        K::SplitIndex64 => summed::<8>(page, into),
+        K::Real32Trunc => {
+            let shift = 32 - u32::from(column.bits);
+            packed(page, column.bits, into, |word| f32::from_bits(word << shift));
+        }
+        K::Real32Quant => {
+            let (low, high) = column.range.expect("a quantised column without one is refused where it is read");
+            let step = (high - low) / (2_f64.powi(i32::from(column.bits)) - 1.0);
+            #[expect(clippy::cast_possible_truncation, reason = "a quantised float has 32 bits in memory")]
+            packed(page, column.bits, into, |word| (low + f64::from(word) * step) as f32);
+        }
+        _ => unreachable!("what is plain was copied, what is unknown refused"),
+    }
+    if in_memory == super::column::InMemory::Offset {
+        return rising(structure, into);
+    }
+    Ok(())
+}
+
+/// Offsets of collections start with nothing below 0 and never fall.
+fn rising(structure: Structure, offsets: &[u8]) -> Result<()> {
+    let mut before = 0_i64;
+    let mut is_rising = true;
+    for offset in offsets.as_chunks().0 {
+        let offset = i64::from_le_bytes(*offset);
+        is_rising &= offset >= before;
+        before = offset;
+    }
+    if is_rising { Ok(()) } else { Err(Error::Corrupt { structure, offset: 0, fault: Fault::Order }) }
+}
+
+fn bits(page: &[u8], into: &mut [u8]) {
+    for (eight, byte) in into.chunks_mut(8).zip(page) {
+        for (at, bit) in eight.iter_mut().enumerate() {
+            *bit = byte >> at & 1;
+        }
+    }
+}
+
+/// Puts together elements of N bytes, whose first bytes are all first, then all the second ones, …; `value` makes of each
+/// a number whose lowest N bytes are what is in memory.
+fn joined<const N: usize>(page: &[u8], into: &mut [u8], value: impl Fn([u8; N]) -> u64) {
+    let count = into.len() / N;
+    let planes: [&[u8]; N] = core::array::from_fn(|plane| &page[plane * count..(plane + 1) * count]);
+    for (at, to) in into.as_chunks_mut::<N>().0.iter_mut().enumerate() {
+        let from = core::array::from_fn(|plane| planes[plane][at]);
+        *to = *value(from).to_le_bytes().first_chunk().expect("a number has eight bytes");
+    }
+}
+
+/// What zigzag made of a number with sign, in the two's complement of 64 bits; its lowest bytes are it in fewer bits.
+fn unzigzag(value: u64) -> u64 {
+    (value >> 1) ^ (value & 1).wrapping_neg()
+}
+
+/// As [`joined`], for offsets of N bytes, each of which but the first is the difference to the one before.
+fn summed<const N: usize>(page: &[u8], into: &mut [u8]) {
+    let count = into.len() / 8;
+    let planes: [&[u8]; N] = core::array::from_fn(|plane| &page[plane * count..(plane + 1) * count]);
+    let mut sum = 0_u64;
+    for (at, to) in into.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let mut wide = [0; 8];
+        for (byte, plane) in wide.iter_mut().zip(planes) {
+            *byte = plane[at];
+        }
+        sum = sum.wrapping_add(u64::from_le_bytes(wide));
+        *to = sum.to_le_bytes();
+    }
+}
+
+fn halves(from: impl Iterator<Item = [u8; 2]>, into: &mut [u8]) {
+    for (to, half) in into.as_chunks_mut::<4>().0.iter_mut().zip(from) {
+        *to = widened(u16::from_le_bytes(half)).to_le_bytes();
+    }
+}
+
+/// The float of 32 bits that is the same as one of 16.
+fn widened(half: u16) -> f32 {
+    let sign = u32::from(half >> 15) << 31;
+    let exponent = u32::from(half >> 10 & 0x1f);
+    let fraction = u32::from(half & 0x3ff);
+    let magnitude = match (exponent, fraction) {
+        (0, _) => f32::from_bits(0x3380_0000) * fraction_of(fraction),
+        (0x1f, _) => f32::from_bits(0x7f80_0000 | fraction << 13),
+        _ => f32::from_bits((exponent + 112) << 23 | fraction << 13),
+    };
+    f32::from_bits(magnitude.to_bits() | sign)
+}
+
+fn fraction_of(fraction: u32) -> f32 {
+    f32::from(u16::try_from(fraction).expect("a fraction has ten bits"))
+}
+
+/// Elements of `width` bits each, the lowest first, one behind the other.
+fn packed(page: &[u8], width: u16, into: &mut [u8], value: impl Fn(u32) -> f32) {
+    let mask = (1_u64 << width) - 1;
+    let (mut waiting, mut waiting_bits) = (0_u64, 0);
+    let mut bytes = page.iter();
+    for to in into.as_chunks_mut::<4>().0 {
+        while waiting_bits < width {
+            waiting |= u64::from(*bytes.next().expect("the page has the bytes of its elements")) << waiting_bits;
+            waiting_bits += 8;
+        }
+        let word = u32::try_from(waiting & mask).expect("an element has at most 32 bits");
+        *to = value(word).to_le_bytes();
+        waiting >>= width;
+        waiting_bits -= width;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Column, ColumnKind, decode, unzigzag, widened};
+    use crate::error::{Error, Fault};
+
+    fn column(kind: ColumnKind) -> Column {
+        let bits = kind.bits().unwrap().0;
+        Column { kind, bits, field: 0, representation: 0, first_element: 0, range: None }
+    }
+
+    #[test]
+    fn halves_are_widened_exactly() {
+        for (half, wide) in [
+            (0x0000, 0.0_f32),
+            (0x3c00, 1.0),
+            (0xc000, -2.0),
+            (0x7bff, 65504.0),
+            (0x0001, 5.960_464_5e-8),
+            (0x03ff, 6.097_555_2e-5),
+            (0x0400, 6.103_515_6e-5),
+            (0x7c00, f32::INFINITY),
+        ] {
+            assert_eq!(widened(half).to_bits(), wide.to_bits(), "{half:#x}");
+        }
+        assert!(widened(0x7e00).is_nan());
+        assert_eq!(widened(0x8000).to_bits(), (-0.0_f32).to_bits());
+    }
+
+    #[test]
+    fn zigzag_has_small_numbers_of_both_signs_first() {
+        for (coded, number) in [(0, 0_i64), (1, -1), (2, 1), (3, -2), (u64::MAX, i64::MIN)] {
+            assert_eq!(unzigzag(coded), number.cast_unsigned());
+        }
+    }
+
+    #[test]
+    fn split_elements_with_sign_are_put_together() {
+        // 1 and -2 in 16 bits are 2 and 3 in zigzag: low bytes 2, 3, then high bytes 0, 0.
+        let mut into = [0; 4];
+        decode(0, &column(ColumnKind::SplitInt16), &[2, 3, 0, 0], &mut into).unwrap();
+        assert_eq!(into, [1, 0, 0xfe, 0xff]);
+    }
+
+    #[test]
+    fn split_offsets_are_summed_and_must_not_fall() {
+        let mut into = [0; 24];
+        let page = [1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        decode(0, &column(ColumnKind::SplitIndex32), &page, &mut into).unwrap();
+        let offsets: Vec<_> = into.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect();
+        assert_eq!(offsets, [1, 1, 3]);
+        let found = decode(0, &column(ColumnKind::Index32), &[3, 0, 0, 0, 2, 0, 0, 0], &mut into[..16]);
+        assert!(matches!(found, Err(Error::Corrupt { fault: Fault::Order, .. })));
+    }
+
+    #[test]
+    fn bits_are_bytes_in_memory_the_lowest_first() {
+        let mut into = [9; 10];
+        decode(0, &column(ColumnKind::Bit), &[0b1000_0001, 0b10], &mut into).unwrap();
+        assert_eq!(into, [1, 0, 0, 0, 0, 0, 0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn a_page_of_other_bytes_than_its_elements_need_is_refused() {
+        let mut into = [0; 8];
+        for page in [&[0; 7][..], &[0; 9]] {
+            let found = decode(3, &column(ColumnKind::UInt64), page, &mut into);
+            assert!(matches!(found, Err(Error::Corrupt { fault: Fault::Length, .. })));
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Fields and their columns: the schema, as a header says it and a footer adds to it.
+//!
+//! Invariants: a field's parent has a smaller number, or its own, if the field is at the top; each column names a field that
+//! is there; an alias names a column that is there.
+
+use super::column::COLUMN_BYTES_MIN;
+use super::{Builder, Cursor};
+use crate::error::{Fault, Feature, Result};
+
+pub use super::column::{Column, ColumnKind, InMemory};
+
+/// What a field is in the tree of fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// A value, or what has one subfield in its place.
+    Plain,
+    /// Any number of its subfield.
+    Collection,
+    /// All of its subfields.
+    Record,
+    /// One of its subfields.
+    Variant,
+    /// Bytes that a streamer of ROOT made.
+    Streamer,
+}
+
+/// The field is there several times in each entry.
+const REPETITIVE: u16 = 0x01;
+
+/// The field shows another's values.
+const PROJECTED: u16 = 0x02;
+
+/// The field's type has a checksum.
+const TYPE_CHECKSUM: u16 = 0x04;
+
+/// The field's type keeps its members as columns in memory, too.
+const SOA: u16 = 0x08;
+
+/// Bytes of the shortest record of a field: its frame, numbers, and four empty strings.
+const FIELD_BYTES_MIN: usize = 8 + 16 + 16;
+
+/// Bytes of the record of an alias.
+const ALIAS_BYTES_MIN: usize = 8 + 8;
+
+/// Bytes of the shortest record of what is known of a type besides.
+const EXTRA_BYTES_MIN: usize = 8 + 12;
+
+/// One field.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Field {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its type in C++, normalised; empty if it has none.
+    pub type_name: Box<str>,
+    /// Another name of the type.
+    pub type_alias: Box<str>,
+    /// What it is, for people.
+    pub description: Box<str>,
+    /// Version of what the field is on disk; 0 is known.
+    pub field_version: u32,
+    /// Version of the type; `u32::MAX` of a class without one.
+    pub type_version: u32,
+    /// The field above, or itself at the top.
+    pub parent: u32,
+    /// What it is in the tree; none if a later version of the format has it.
+    pub role: Option<Role>,
+    /// How many values each has, of a field that is there several times.
+    pub repetition: Option<u64>,
+    /// The field whose values it shows.
+    pub source: Option<u32>,
+    /// Checksum of the type's description.
+    pub type_checksum: Option<u32>,
+    /// Whether the type keeps its members as columns in memory, too.
+    pub is_soa: bool,
+}
+
+/// An alias: a column of another field, as one of this.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Alias {
+    /// The column whose pages there are.
+    pub column: u32,
+    /// The field that shows them.
+    pub field: u32,
+}
+
+/// What is known of a type besides.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Extra {
+    /// What the contents are; 0 is the descriptions of ROOT's streamers.
+    pub content: u32,
+    /// Version of the type.
+    pub type_version: u32,
+    /// Name of the type.
+    pub type_name: Box<str>,
+    /// The contents.
+    pub bytes: Box<[u8]>,
+}
+
+/// Fields and columns, each at the place of its number.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Schema {
+    /// Fields.
+    pub fields: Vec<Field>,
+    /// Columns with pages.
+    pub columns: Vec<Column>,
+    /// Columns that show others.
+    pub aliases: Vec<Alias>,
+    /// What is known of types besides.
+    pub extras: Vec<Extra>,
+}
+
+impl Schema {
+    /// Adds what four lists say, as a header has them at its end and a footer in its extension.
+    pub(super) fn extend(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
+        let (mut list, count) = cursor.list(FIELD_BYTES_MIN)?;
+        for _ in 0..count {
+            let number = self.fields.len();
+            let field = read_field(&mut list, number)?;
+            self.fields.push(field);
+        }
+        let (mut list, count) = cursor.list(COLUMN_BYTES_MIN)?;
+        for _ in 0..count {
+            let start = list;
+            let column = Column::read(&mut list)?;
+            if column.field as usize >= self.fields.len() {
+                return Err(start.corrupt(Fault::Reference));
+            }
+            self.columns.push(column);
+        }
+        let (mut list, count) = cursor.list(ALIAS_BYTES_MIN)?;
+        for _ in 0..count {
+            let start = list;
+            let mut record = list.record()?;
+            let alias = Alias { column: record.u32()?, field: record.u32()? };
+            if alias.column as usize >= self.columns.len() || alias.field as usize >= self.fields.len() {
+                return Err(start.corrupt(Fault::Reference));
+            }
+            self.aliases.push(alias);
+        }
+        let (mut list, count) = cursor.list(EXTRA_BYTES_MIN)?;
+        for _ in 0..count {
+            self.extras.push(read_extra(&mut list)?);
+        }
+        Ok(())
+    }
+
+    /// The four lists of what is here behind the first `fields`, `columns`, … of `known`.
+    pub(super) fn write_behind(&self, known: &Known, builder: &mut Builder) {
+        builder.list(self.fields[known.fields..].iter(), |list, field| write_field(list, field));
+        builder.list(self.columns[known.columns..].iter(), |list, column| column.write(list));
+        builder.list(self.aliases[known.aliases..].iter(), |list, alias| {
+            list.record(|record| {
+                record.u32(alias.column);
+                record.u32(alias.field);
+            });
+        });
+        builder.list(self.extras[known.extras..].iter(), |list, extra| {
+            list.record(|record| {
+                record.u32(extra.content);
+                record.u32(extra.type_version);
+                record.string(&extra.type_name);
+                record.u32(u32::try_from(extra.bytes.len()).expect("descriptions have fewer bytes"));
+                record.put(&extra.bytes);
+            });
+        });
+    }
+
+    /// How much there is of each.
+    #[must_use]
+    pub fn known(&self) -> Known {
+        Known {
+            fields: self.fields.len(),
+            columns: self.columns.len(),
+            aliases: self.aliases.len(),
+            extras: self.extras.len(),
+        }
+    }
+}
+
+/// How many fields, columns, aliases and extras there are.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Known {
+    /// Fields.
+    pub fields: usize,
+    /// Columns.
+    pub columns: usize,
+    /// Aliases.
+    pub aliases: usize,
+    /// Extras.
+    pub extras: usize,
+}
+
+fn read_field(list: &mut Cursor<'_>, number: usize) -> Result<Field> {
+    let mut record = list.record()?;
+    let start = record;
+    let (field_version, type_version, parent) = (record.u32()?, record.u32()?, record.u32()?);
+    if parent as usize > number {
+        return Err(start.corrupt(Fault::Reference));
+    }
+    let role = match record.u16()? {
+        0 => Some(Role::Plain),
+        1 => Some(Role::Collection),
+        2 => Some(Role::Record),
+        3 => Some(Role::Variant),
+        4 => Some(Role::Streamer),
+        _ => None,
+    };
+    let flags = record.u16()?;
+    let (name, type_name) = (record.string()?, record.string()?);
+    let (type_alias, description) = (record.string()?, record.string()?);
+    let repetition = if flags & REPETITIVE != 0 { Some(record.u64()?) } else { None };
+    let source = if flags & PROJECTED != 0 { Some(record.u32()?) } else { None };
+    let type_checksum = if flags & TYPE_CHECKSUM != 0 { Some(record.u32()?) } else { None };
+    let is_soa = flags & SOA != 0;
+    Ok(Field {
+        name,
+        type_name,
+        type_alias,
+        description,
+        field_version,
+        type_version,
+        parent,
+        role,
+        repetition,
+        source,
+        type_checksum,
+        is_soa,
+    })
+}
+
+fn write_field(list: &mut Builder, field: &Field) {
+    list.record(|record| {
+        record.u32(field.field_version);
+        record.u32(field.type_version);
+        record.u32(field.parent);
+        record.u16(match field.role.expect("only fields of known roles are written") {
+            Role::Plain => 0,
+            Role::Collection => 1,
+            Role::Record => 2,
+            Role::Variant => 3,
+            Role::Streamer => 4,
+        });
+        let flags = [
+            (field.repetition.is_some(), REPETITIVE),
+            (field.source.is_some(), PROJECTED),
+            (field.type_checksum.is_some(), TYPE_CHECKSUM),
+            (field.is_soa, SOA),
+        ];
+        record.u16(flags.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag));
+        for text in [&field.name, &field.type_name, &field.type_alias, &field.description] {
+            record.string(text);
+        }
+        if let Some(count) = field.repetition {
+            record.u64(count);
+        }
+        for number in [field.source, field.type_checksum].into_iter().flatten() {
+            record.u32(number);
+        }
+    });
+}
+
+fn read_extra(list: &mut Cursor<'_>) -> Result<Extra> {
+    let mut record = list.record()?;
+    let (content, type_version, type_name) = (record.u32()?, record.u32()?, record.string()?);
+    let count = record.u32()?;
+    let bytes = record.take(count as usize)?.into();
+    Ok(Extra { content, type_version, type_name, bytes })
+}
+
+impl Field {
+    /// What of this field a later version of the format has, and this program does not know.
+    #[must_use]
+    pub fn unknown(&self) -> Option<Feature> {
+        if self.role.is_none() {
+            return Some(Feature::Role(u16::MAX));
+        }
+        (self.field_version != 0).then_some(Feature::FieldVersion(self.field_version))
+    }
+}

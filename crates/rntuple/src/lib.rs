@@ -1,0 +1,26 @@
+//! Event data: RNTuple 1.0, read from ROOT's files.
+//!
+//! [`format`] is bytes to types and back, without I/O: envelopes, schema, page lists, compression, page encodings. [`root`] is
+//! ROOT's file as a container. [`Ntuple`] opens one ntuple from a [`Source`], whatever that is, and reads fields of an
+//! entry range as [`Array`]s.
+//!
+//! A file is hostile: lengths are checked against what is there before memory is reserved, and what is wrong is named by
+//! structure and offset ([`Error`]).
+//!
+//! //= root:tree/ntuple/doc/BinaryFormatSpecification.md 1.0
+
+#[cfg(target_endian = "big")]
+compile_error!("pages are decoded in place: the machine has to be little-endian");
+
+mod array;
+mod error;
+pub mod format;
+mod ntuple;
+mod read;
+pub mod root;
+mod source;
+
+pub use array::{Array, Lists, Values};
+pub use error::{Error, Fault, Feature, Result, Structure};
+pub use ntuple::{Cluster, Entries, Ntuple};
+pub use source::{Memory, Source, Want};

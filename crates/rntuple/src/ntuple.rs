@@ -1,0 +1,227 @@
+//! An ntuple that is open for reading: its schema, its clusters, and where their pages are.
+
+use crate::array::Array;
+use crate::error::{Error, Fault, Feature, Result, Structure};
+use crate::format::footer::{ClusterGroup, Footer};
+use crate::format::locator::Link;
+use crate::format::page_list::{ClusterPages, PageList};
+use crate::format::schema::{Field, Schema};
+use crate::format::{Header, PAGE_BYTES_MAX, block};
+use crate::read;
+use crate::root::Anchor;
+use crate::source::{Source, Want};
+use std::sync::OnceLock;
+
+/// Entries from one, up to before another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entries {
+    /// The first.
+    pub first: u64,
+    /// That behind the last.
+    pub end: u64,
+}
+
+/// A cluster: its entries, and the list that says where its pages are.
+#[derive(Clone, Copy, Debug)]
+pub struct Cluster<'a> {
+    /// What the list says of it.
+    pub pages: &'a ClusterPages,
+    /// The list.
+    pub list: &'a PageList,
+}
+
+/// An ntuple that is open for reading, from any thread.
+pub struct Ntuple<S> {
+    source: S,
+    header: Header,
+    groups: Vec<ClusterGroup>,
+    lists: Vec<OnceLock<PageList>>,
+    /// Subfields of each field.
+    children: Vec<Vec<u32>>,
+    /// Columns of each field, by representation.
+    columns: Vec<Vec<Vec<u32>>>,
+    entry_count: u64,
+}
+
+impl<S: Source> Ntuple<S> {
+    /// Opens the ntuple whose anchor says where it is in `source`: reads header and footer.
+    ///
+    /// # Errors
+    /// What [`Header::read`] and [`Footer::read`] say, and the source.
+    pub fn open(source: S, anchor: &Anchor) -> Result<Self> {
+        let envelope = fetch_envelope(&source, Structure::Header, &anchor.header)?;
+        let mut header = Header::read(&envelope)?;
+        let envelope = fetch_envelope(&source, Structure::Footer, &anchor.footer)?;
+        let footer = Footer::read(&envelope, header.checksum, &mut header.schema)?;
+        let (mut entry_count, groups) = (0_u64, footer.groups);
+        for group in &groups {
+            let Some(end) = group.first_entry.checked_add(group.entry_span) else {
+                return Err(Error::Corrupt { structure: Structure::Footer, offset: 0, fault: Fault::Length });
+            };
+            entry_count = entry_count.max(end);
+        }
+        let lists = groups.iter().map(|_| OnceLock::new()).collect();
+        let children = children(&header.schema);
+        let columns = columns(&header.schema)?;
+        Ok(Self { source, header, groups, lists, children, columns, entry_count })
+    }
+
+    /// What header and footer say, the schema with all that was added to it.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// How many entries there are.
+    #[must_use]
+    pub fn entry_count(&self) -> u64 {
+        self.entry_count
+    }
+
+    /// Numbers of the fields at the top, in their order.
+    pub fn top_fields(&self) -> impl Iterator<Item = u32> {
+        (0_u32..).zip(&self.header.schema.fields).filter(|(number, field)| field.parent == *number).map(|(n, _)| n)
+    }
+
+    /// The number of a field, by its name and those above it with dots between.
+    ///
+    /// # Errors
+    /// [`Error::NoField`].
+    pub fn field(&self, name: &str) -> Result<u32> {
+        let none = || Error::NoField { name: name.into() };
+        let mut parts = name.split('.');
+        let top = parts.next().ok_or_else(none)?;
+        let named = |number: &u32, part: &str| &*self.schema_field(*number).name == part;
+        let mut number = self.top_fields().find(|number| named(number, top)).ok_or_else(none)?;
+        for part in parts {
+            number = *self.children(number).iter().find(|number| named(number, part)).ok_or_else(none)?;
+        }
+        Ok(number)
+    }
+
+    /// Subfields of a field.
+    ///
+    /// # Panics
+    /// If there is no such field.
+    #[must_use]
+    pub fn children(&self, field: u32) -> &[u32] {
+        &self.children[field as usize]
+    }
+
+    /// Columns of a field, by representation.
+    pub(crate) fn columns(&self, field: u32) -> &[Vec<u32>] {
+        &self.columns[field as usize]
+    }
+
+    pub(crate) fn schema_field(&self, field: u32) -> &Field {
+        &self.header.schema.fields[field as usize]
+    }
+
+    pub(crate) fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// All clusters with entries of the range, in the order of their entries.
+    ///
+    /// # Errors
+    /// [`Error::NoEntries`], and what reading a page list says.
+    pub fn clusters(&self, entries: Entries) -> Result<Vec<Cluster<'_>>> {
+        let Entries { first, end } = entries;
+        if first > end || end > self.entry_count {
+            return Err(Error::NoEntries { first, end, count: self.entry_count });
+        }
+        let mut found = Vec::new();
+        for (at, group) in self.groups.iter().enumerate() {
+            if group.first_entry >= end || group.first_entry + group.entry_span <= first {
+                continue;
+            }
+            let list = self.page_list(at)?;
+            let with = |pages: &&ClusterPages| pages.first_entry < end && pages.first_entry + pages.entry_count > first;
+            found.extend(list.clusters.iter().filter(with).map(|pages| Cluster { pages, list }));
+        }
+        found.sort_by_key(|cluster| cluster.pages.first_entry);
+        let mut next = first;
+        for Cluster { pages, .. } in &found {
+            if pages.first_entry > next || (pages.first_entry < next && next != first) {
+                return Err(Error::Corrupt { structure: Structure::PageList, offset: 0, fault: Fault::Order });
+            }
+            next = pages.first_entry + pages.entry_count;
+        }
+        if next < end {
+            return Err(Error::Corrupt { structure: Structure::PageList, offset: 0, fault: Fault::Length });
+        }
+        Ok(found)
+    }
+
+    /// The page list of a group, read when it is wanted first.
+    fn page_list(&self, group: usize) -> Result<&PageList> {
+        if let Some(list) = self.lists[group].get() {
+            return Ok(list);
+        }
+        let envelope = fetch_envelope(&self.source, Structure::PageList, &self.groups[group].page_list)?;
+        let list = PageList::read(&envelope, self.header.checksum)?;
+        if list.clusters.len() != self.groups[group].cluster_count as usize {
+            return Err(Error::Corrupt { structure: Structure::PageList, offset: 8, fault: Fault::Length });
+        }
+        Ok(self.lists[group].get_or_init(|| list))
+    }
+
+    /// Reads fields, by their numbers, of entries.
+    ///
+    /// # Errors
+    /// [`Error::NoEntries`]; [`Error::Unsupported`] of a field that has what this program does not know; what is wrong with a page.
+    ///
+    /// # Panics
+    /// If there is no such field.
+    pub fn read(&self, fields: &[u32], entries: Entries) -> Result<Vec<Array>> {
+        read::read(self, fields, entries)
+    }
+}
+
+fn fetch_envelope<S: Source>(source: &S, structure: Structure, link: &Link) -> Result<Vec<u8>> {
+    let stored_bytes = link.locator.bytes();
+    let bytes = stored_bytes.max(link.length_bytes);
+    if bytes > PAGE_BYTES_MAX {
+        return Err(Error::TooBig { structure, offset: 0, bytes, bytes_max: PAGE_BYTES_MAX });
+    }
+    source.holds(link.locator, stored_bytes)?;
+    let mut stored = vec![0; usize::try_from(stored_bytes).expect("it was compared with the limit")];
+    source.fetch(&mut [Want { locator: link.locator, into: &mut stored }])?;
+    block::decompress(structure, &stored, link.length_bytes)
+}
+
+fn children(schema: &Schema) -> Vec<Vec<u32>> {
+    let mut children = vec![Vec::new(); schema.fields.len()];
+    for (number, field) in (0_u32..).zip(&schema.fields) {
+        if field.parent != number {
+            children[field.parent as usize].push(number);
+        }
+    }
+    children
+}
+
+/// Columns of each field by representation; those of a field that shows another are the other's.
+fn columns(schema: &Schema) -> Result<Vec<Vec<Vec<u32>>>> {
+    let mut columns: Vec<Vec<Vec<u32>>> = vec![Vec::new(); schema.fields.len()];
+    let owned = (0_u32..).zip(&schema.columns).map(|(number, column)| (number, column.field, column.representation));
+    let shown = schema.aliases.iter().map(|alias| {
+        (alias.column, alias.field, schema.columns[alias.column as usize].representation)
+    });
+    for (number, field, representation) in owned.chain(shown) {
+        let representations = &mut columns[field as usize];
+        let representation = usize::from(representation);
+        if representation > representations.len() {
+            return Err(Error::Corrupt { structure: Structure::Header, offset: 0, fault: Fault::Reference });
+        }
+        if representation == representations.len() {
+            representations.push(Vec::new());
+        }
+        representations[representation].push(number);
+    }
+    Ok(columns)
+}
+
+/// The error that a field has what this program does not know.
+pub(crate) fn unknown(field: u32, feature: Feature) -> Error {
+    Error::Unsupported { structure: Structure::Field { field }, offset: 0, feature }
+}

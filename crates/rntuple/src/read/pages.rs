@@ -1,0 +1,150 @@
+//! Pages that are wanted: fetched together, checked, and decoded where their elements go.
+
+use crate::error::{Error, Fault, Result, Structure};
+use crate::format::column::{Column, InMemory};
+use crate::format::page_list::Page;
+use crate::format::{CHECKSUM_BYTES, PAGE_BYTES_MAX, block, checksum, encoding};
+use crate::ntuple::Ntuple;
+use crate::source::{Source, Want};
+
+/// Bytes that are fetched before they are decoded: what they become should still be in a cache of the processor.
+const FETCH_BYTES_MAX: u64 = 8 << 20;
+
+/// Elements of a page, and where they go.
+#[derive(Debug)]
+pub(super) struct Job<'a> {
+    /// Number of the column.
+    pub(super) number: u32,
+    /// The page.
+    pub(super) page: Page,
+    /// Elements of the page before the first that is wanted.
+    pub(super) skip: u64,
+    /// What elements are to be in memory.
+    pub(super) target: InMemory,
+    /// Memory for those that are wanted.
+    pub(super) into: &'a mut [u8],
+}
+
+struct Fetched<'a> {
+    job: Job<'a>,
+    column: Column,
+    /// Bytes of the page when it is decompressed.
+    page_bytes: usize,
+    /// The page as it is stored, unless it is read where it goes.
+    stored: Vec<u8>,
+    sum: [u8; CHECKSUM_BYTES],
+    is_direct: bool,
+}
+
+/// Does all jobs.
+pub(super) fn fetch<S: Source>(ntuple: &Ntuple<S>, jobs: Vec<Job<'_>>) -> Result<()> {
+    let mut scratch = Scratch::default();
+    let mut waiting = Vec::new();
+    let mut waiting_bytes = 0;
+    for job in jobs {
+        let fetched = prepared(ntuple, job)?;
+        waiting_bytes += fetched.page_bytes as u64;
+        waiting.push(fetched);
+        if waiting_bytes >= FETCH_BYTES_MAX {
+            serve(ntuple.source(), &mut waiting, &mut scratch)?;
+            waiting.clear();
+            waiting_bytes = 0;
+        }
+    }
+    serve(ntuple.source(), &mut waiting, &mut scratch)
+}
+
+fn prepared<'a, S: Source>(ntuple: &Ntuple<S>, job: Job<'a>) -> Result<Fetched<'a>> {
+    let structure = Structure::Page { column: job.number };
+    let column = ntuple.header().schema.columns[job.number as usize];
+    let page_bytes = column.page_bytes(u64::from(job.page.element_count)).unwrap_or(u64::MAX);
+    if page_bytes > PAGE_BYTES_MAX {
+        return Err(Error::TooBig { structure, offset: 0, bytes: page_bytes, bytes_max: PAGE_BYTES_MAX });
+    }
+    let stored_bytes = job.page.locator.bytes();
+    let sum_bytes = if job.page.has_checksum { CHECKSUM_BYTES as u64 } else { 0 };
+    ntuple.source().holds(job.page.locator, stored_bytes.saturating_add(sum_bytes))?;
+    if stored_bytes > page_bytes {
+        return Err(Error::Corrupt { structure, offset: 0, fault: Fault::Length });
+    }
+    let is_direct = stored_bytes == page_bytes
+        && job.into.len() as u64 == page_bytes
+        && encoding::is_plain(column.kind)
+        && column.kind.in_memory() == Some(job.target);
+    let count = |bytes: u64| usize::try_from(bytes).expect("it was compared with the limit");
+    let stored = if is_direct { Vec::new() } else { vec![0; count(stored_bytes)] };
+    Ok(Fetched { job, column, page_bytes: count(page_bytes), stored, sum: [0; CHECKSUM_BYTES], is_direct })
+}
+
+fn serve<S: Source>(source: &S, some: &mut [Fetched<'_>], scratch: &mut Scratch) -> Result<()> {
+    let mut wants = Vec::with_capacity(some.len() * 2);
+    for Fetched { job, stored, sum, is_direct, .. } in some.iter_mut() {
+        let locator = job.page.locator;
+        wants.push(Want { locator, into: if *is_direct { job.into } else { stored } });
+        if job.page.has_checksum {
+            wants.push(Want { locator: locator.behind(), into: sum });
+        }
+    }
+    source.fetch(&mut wants)?;
+    for fetched in some {
+        fetched.decode(scratch)?;
+    }
+    Ok(())
+}
+
+/// Memory that is used for one page after the other.
+#[derive(Default)]
+struct Scratch {
+    page: Vec<u8>,
+    elements: Vec<u8>,
+}
+
+impl Fetched<'_> {
+    fn decode(&mut self, scratch: &mut Scratch) -> Result<()> {
+        let structure = Structure::Page { column: self.job.number };
+        let stored: &[u8] = if self.is_direct { self.job.into } else { &self.stored };
+        if self.job.page.has_checksum && checksum(stored) != u64::from_le_bytes(self.sum) {
+            return Err(Error::Corrupt { structure, offset: stored.len() as u64, fault: Fault::Checksum });
+        }
+        if self.is_direct {
+            return Ok(());
+        }
+        let Self { job, column, page_bytes, stored, .. } = self;
+        let in_memory = column.kind.in_memory();
+        let is_whole = in_memory == Some(job.target)
+            && job.into.len() == job.page.element_count as usize * job.target.bytes();
+        if is_whole && encoding::is_plain(column.kind) {
+            return block::decompress_into(structure, stored, job.into);
+        }
+        let page: &[u8] = if stored.len() == *page_bytes {
+            stored
+        } else {
+            scratch.page.resize(*page_bytes, 0);
+            block::decompress_into(structure, stored, &mut scratch.page)?;
+            &scratch.page
+        };
+        if is_whole {
+            return encoding::decode(job.number, column, page, job.into);
+        }
+        let width = in_memory.map_or(0, InMemory::bytes);
+        scratch.elements.resize(job.page.element_count as usize * width, 0);
+        encoding::decode(job.number, column, page, &mut scratch.elements)?;
+        let count = job.into.len() / job.target.bytes();
+        let skip = usize::try_from(job.skip).expect("a page has fewer elements") * width;
+        let wanted = &scratch.elements[skip..skip + count * width];
+        convert(wanted, in_memory, job.target, job.into);
+        Ok(())
+    }
+}
+
+/// Copies elements, as what they are to be in memory.
+fn convert(from: &[u8], kind: Option<InMemory>, target: InMemory, into: &mut [u8]) {
+    match (kind, target) {
+        (Some(InMemory::F32), InMemory::F64) => {
+            for (to, from) in into.as_chunks_mut::<8>().0.iter_mut().zip(from.as_chunks::<4>().0) {
+                *to = f64::from(f32::from_le_bytes(*from)).to_le_bytes();
+            }
+        }
+        _ => into.copy_from_slice(from),
+    }
+}

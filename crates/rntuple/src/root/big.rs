@@ -1,0 +1,38 @@
+//! Reading of what ROOT's file itself has: big-endian numbers, and strings behind a length of one byte or five.
+
+use crate::error::{Fault, Result};
+use crate::format::Cursor;
+
+fn big<const N: usize>(cursor: &mut Cursor<'_>) -> Result<[u8; N]> {
+    let mut bytes = cursor.array::<N>()?;
+    bytes.reverse();
+    Ok(bytes)
+}
+
+pub(super) fn u16(cursor: &mut Cursor<'_>) -> Result<u16> {
+    big(cursor).map(u16::from_le_bytes)
+}
+
+pub(super) fn u32(cursor: &mut Cursor<'_>) -> Result<u32> {
+    big(cursor).map(u32::from_le_bytes)
+}
+
+pub(super) fn u64(cursor: &mut Cursor<'_>) -> Result<u64> {
+    big(cursor).map(u64::from_le_bytes)
+}
+
+/// A place in the file: 64 bits where it is `large`, else 32.
+pub(super) fn place(cursor: &mut Cursor<'_>, large: bool) -> Result<u64> {
+    if large { u64(cursor) } else { u32(cursor).map(u64::from) }
+}
+
+/// A string, whose length takes a byte, or five if it is 255 or more.
+pub(super) fn string(cursor: &mut Cursor<'_>) -> Result<Box<str>> {
+    let start = *cursor;
+    let count = match cursor.u8()? {
+        u8::MAX => u32(cursor)?,
+        short => u32::from(short),
+    };
+    let bytes = cursor.take(count as usize)?;
+    core::str::from_utf8(bytes).map(Into::into).or(Err(start.corrupt(Fault::Text)))
+}
