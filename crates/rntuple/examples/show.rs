@@ -1,5 +1,7 @@
 //! Prints entries of an ntuple, one field a line: `show FILE [NTUPLE [FIRST END]]`.
 
+#![allow(clippy::cast_possible_truncation, reason = "what is in memory has a place there")]
+
 use dolmen_rntuple::root::RootFile;
 use dolmen_rntuple::{Array, Entries, Lists, Ntuple, Values};
 use std::error::Error;
@@ -45,7 +47,9 @@ fn show(out: &mut impl Write, array: &Array, at: usize) -> std::io::Result<()> {
             let text = String::from_utf8_lossy(&bytes[offsets[at] as usize..offsets[at + 1] as usize]);
             write!(out, "{text:?}")
         }
-        Array::Lists { offsets, content, .. } => show_items(out, content, offsets[at] as usize, offsets[at + 1] as usize),
+        Array::Lists { offsets, content, .. } => {
+            show_items(out, content, offsets[at] as usize, offsets[at + 1] as usize)
+        }
         Array::Repeated { count, content, .. } => {
             let count = *count as usize;
             show_items(out, content, at * count, (at + 1) * count)

@@ -88,7 +88,12 @@ pub(crate) fn grow<T: FromBytes + IntoBytes + Clone>(vec: &mut Vec<T>, count: us
     if is_there.is_err() {
         let structure = crate::error::Structure::Field { field: 0 };
         let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);
-        return Err(crate::Error::TooBig { structure, offset: start as u64, bytes, bytes_max: u64::from(u32::MAX) });
+        return Err(crate::Error::TooBig {
+            structure,
+            offset: start as u64,
+            bytes,
+            bytes_max: u64::from(u32::MAX),
+        });
     }
     vec.resize(start + count, T::new_zeroed());
     Ok(vec[start..].as_mut_bytes())

@@ -204,7 +204,10 @@ impl fmt::Display for Error {
                 write!(f, "{structure} has at offset {offset} what this version cannot read: {feature}")
             }
             Self::TooBig { structure, offset, bytes, bytes_max } => {
-                write!(f, "{structure} would take {bytes} bytes (said at offset {offset}), at most {bytes_max} are read")
+                write!(
+                    f,
+                    "{structure} would take {bytes} bytes (said at offset {offset}), at most {bytes_max} are read"
+                )
             }
             Self::NoNtuple { name, others } if others.is_empty() => {
                 write!(f, "there is no ntuple \"{name}\", nor any other")

@@ -80,7 +80,10 @@ impl<S: Source> Ntuple<S> {
 
     /// Numbers of the fields at the top, in their order.
     pub fn top_fields(&self) -> impl Iterator<Item = u32> {
-        (0_u32..).zip(&self.header.schema.fields).filter(|(number, field)| field.parent == *number).map(|(n, _)| n)
+        (0_u32..)
+            .zip(&self.header.schema.fields)
+            .filter(|(number, field)| field.parent == *number)
+            .map(|(n, _)| n)
     }
 
     /// The number of a field, by its name and those above it with dots between.
@@ -136,14 +139,20 @@ impl<S: Source> Ntuple<S> {
                 continue;
             }
             let list = self.page_list(at)?;
-            let with = |pages: &&ClusterPages| pages.first_entry < end && pages.first_entry + pages.entry_count > first;
+            let with = |pages: &&ClusterPages| {
+                pages.first_entry < end && pages.first_entry + pages.entry_count > first
+            };
             found.extend(list.clusters.iter().filter(with).map(|pages| Cluster { pages, list }));
         }
         found.sort_by_key(|cluster| cluster.pages.first_entry);
         let mut next = first;
         for Cluster { pages, .. } in &found {
             if pages.first_entry > next || (pages.first_entry < next && next != first) {
-                return Err(Error::Corrupt { structure: Structure::PageList, offset: 0, fault: Fault::Order });
+                return Err(Error::Corrupt {
+                    structure: Structure::PageList,
+                    offset: 0,
+                    fault: Fault::Order,
+                });
             }
             next = pages.first_entry + pages.entry_count;
         }
@@ -203,10 +212,12 @@ fn children(schema: &Schema) -> Vec<Vec<u32>> {
 /// Columns of each field by representation; those of a field that shows another are the other's.
 fn columns(schema: &Schema) -> Result<Vec<Vec<Vec<u32>>>> {
     let mut columns: Vec<Vec<Vec<u32>>> = vec![Vec::new(); schema.fields.len()];
-    let owned = (0_u32..).zip(&schema.columns).map(|(number, column)| (number, column.field, column.representation));
-    let shown = schema.aliases.iter().map(|alias| {
-        (alias.column, alias.field, schema.columns[alias.column as usize].representation)
-    });
+    let owned =
+        (0_u32..).zip(&schema.columns).map(|(number, column)| (number, column.field, column.representation));
+    let shown = schema
+        .aliases
+        .iter()
+        .map(|alias| (alias.column, alias.field, schema.columns[alias.column as usize].representation));
     for (number, field, representation) in owned.chain(shown) {
         let representations = &mut columns[field as usize];
         let representation = usize::from(representation);

@@ -57,7 +57,7 @@ impl Source for Memory {
     fn fetch(&self, wants: &mut [Want<'_>]) -> Result<()> {
         for want in wants {
             let offset = file_offset(want.locator)?;
-            let rest = usize::try_from(offset).ok().and_then(|at| self.bytes.get(at..)).unwrap_or_default();
+            let rest = usize::try_from(offset).ok().and_then(|at| self.bytes.get(at..)).unwrap_or(&[]);
             let Some(part) = rest.get(..want.into.len()) else {
                 return Err(short(offset, want.into.len(), rest.len()));
             };

@@ -65,13 +65,17 @@ impl Compression {
 
 thread_local! {
     /// What zstd needs to decompress, 160 KB: made once in each thread.
-    static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    static ZSTD: RefCell<zstd::bulk::Decompressor<'static>> =
+        RefCell::new(zstd::bulk::Decompressor::new().expect("it fails for dictionaries alone"));
 }
 
 /// What `block` stands for, which has `length_bytes`.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Unsupported`]; [`Error::TooBig`] beyond [`PAGE_BYTES_MAX`].
+///
+/// # Panics
+/// Where memory has addresses of fewer than 32 bits.
 pub fn decompress(structure: Structure, block: &[u8], length_bytes: u64) -> Result<Vec<u8>> {
     if length_bytes > PAGE_BYTES_MAX {
         return Err(Error::TooBig { structure, offset: 0, bytes: length_bytes, bytes_max: PAGE_BYTES_MAX });
@@ -128,7 +132,9 @@ impl<'a> Chunks<'a> {
     fn next(&mut self, length_max: usize) -> Result<Chunk<'a>> {
         let (structure, offset) = (self.structure, self.at as u64);
         let rest = &self.block[self.at..];
-        let Some((&[a, b, _, c0, c1, c2, l0, l1, l2], behind)) = rest.split_first_chunk::<CHUNK_HEADER_BYTES>() else {
+        let Some((&[a, b, _, c0, c1, c2, l0, l1, l2], behind)) =
+            rest.split_first_chunk::<CHUNK_HEADER_BYTES>()
+        else {
             let fault =
                 Fault::Short { wanted_bytes: CHUNK_HEADER_BYTES as u64, left_bytes: rest.len() as u64 };
             return Err(Error::Corrupt { structure, offset, fault });
@@ -176,18 +182,8 @@ impl Chunk<'_> {
 
 fn unzstd(payload: &[u8], into: &mut [u8]) -> bool {
     ZSTD.with_borrow_mut(|zstd| {
-        let Some(zstd) = made(zstd) else { return false };
         zstd.decompress_to_buffer(payload, into).is_ok_and(|count| count == into.len())
     })
-}
-
-fn made<'a>(
-    zstd: &'a mut Option<zstd::bulk::Decompressor<'static>>,
-) -> Option<&'a mut zstd::bulk::Decompressor<'static>> {
-    if zstd.is_none() {
-        *zstd = zstd::bulk::Decompressor::new().ok();
-    }
-    zstd.as_mut()
 }
 
 /// Whether `from` gives as many bytes as `into` has, and no more.
@@ -214,6 +210,9 @@ fn reversed(mut bytes: [u8; 8]) -> u64 {
 ///
 /// # Errors
 /// [`Error::Io`] if the compressor has no memory.
+///
+/// # Panics
+/// Never: a chunk is shorter than its count of bytes can say.
 pub fn compress(compression: Compression, bytes: &[u8]) -> Result<Vec<u8>> {
     let mut block = Vec::new();
     if compression == Compression::None {

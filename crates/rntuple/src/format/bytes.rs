@@ -105,7 +105,8 @@ impl<'a> Cursor<'a> {
     pub(crate) fn record(&mut self) -> Result<Self> {
         let start = *self;
         let size_bytes = self.i64()?;
-        let Some(payload_bytes) = usize::try_from(size_bytes).ok().and_then(|size| size.checked_sub(8)) else {
+        let Some(payload_bytes) = usize::try_from(size_bytes).ok().and_then(|size| size.checked_sub(8))
+        else {
             return Err(start.corrupt(Fault::Length));
         };
         self.inner(payload_bytes)
@@ -117,7 +118,8 @@ impl<'a> Cursor<'a> {
         let start = *self;
         let size_bytes = self.i64()?.checked_neg();
         let count = self.u32()? as usize;
-        let payload = size_bytes.and_then(|size| usize::try_from(size).ok()).and_then(|size| size.checked_sub(12));
+        let payload =
+            size_bytes.and_then(|size| usize::try_from(size).ok()).and_then(|size| size.checked_sub(12));
         let Some(payload_bytes) = payload else {
             return Err(start.corrupt(Fault::Length));
         };

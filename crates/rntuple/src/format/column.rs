@@ -229,7 +229,9 @@ impl Column {
         if kind.bits().is_some_and(|(least, most)| bits < least || bits > most) || bits == 0 {
             return Err(start.corrupt(Fault::Value));
         }
-        if kind == ColumnKind::Real32Quant && range.is_none_or(|(low, high)| !(low < high)) {
+        if kind == ColumnKind::Real32Quant
+            && !range.is_some_and(|(low, high)| low < high && (high - low).is_finite())
+        {
             return Err(start.corrupt(Fault::Value));
         }
         Ok(Self { kind, bits, field, representation, first_element, range })

@@ -6,18 +6,16 @@
 //! //= root:tree/ntuple/doc/BinaryFormatSpecification.md Column Description
 
 use super::column::{Column, ColumnKind};
-use crate::error::{Fault, Result, Structure};
 use crate::Error;
+use crate::error::{Fault, Result, Structure};
 
 /// Whether a decompressed page is byte for byte what is in memory.
 #[must_use]
 pub fn is_plain(kind: ColumnKind) -> bool {
     use ColumnKind as K;
-    match kind {
-        K::Byte | K::Char | K::Int8 | K::UInt8 | K::Int16 | K::UInt16 | K::Int32 | K::UInt32 => true,
-        K::Int64 | K::UInt64 | K::Real32 | K::Real64 | K::Index64 | K::Switch => true,
-        _ => false,
-    }
+    let is_small = matches!(kind, K::Byte | K::Char | K::Int8 | K::UInt8 | K::Int16 | K::UInt16);
+    let is_four = matches!(kind, K::Int32 | K::UInt32 | K::Real32);
+    is_small || is_four || matches!(kind, K::Int64 | K::UInt64 | K::Real64 | K::Index64 | K::Switch)
 }
 
 /// Decodes a decompressed page of `column` into `into`, which has room for just its elements in memory.
@@ -25,6 +23,9 @@ pub fn is_plain(kind: ColumnKind) -> bool {
 /// # Errors
 /// [`Error::Unsupported`] of a column of an unknown kind; [`Error::Corrupt`] if offsets fall or a page has other bytes
 /// than its elements need.
+///
+/// # Panics
+/// If a quantised column has no range, which none has that was read.
 pub fn decode(number: u32, column: &Column, page: &[u8], into: &mut [u8]) -> Result<()> {
     use ColumnKind as K;
     let structure = Structure::Page { column: number };
@@ -62,7 +63,8 @@ pub fn decode(number: u32, column: &Column, page: &[u8], into: &mut [u8]) -> Res
             packed(page, column.bits, into, |word| f32::from_bits(word << shift));
         }
         K::Real32Quant => {
-            let (low, high) = column.range.expect("a quantised column without one is refused where it is read");
+            let (low, high) =
+                column.range.expect("a quantised column without one is refused where it is read");
             let step = (high - low) / (2_f64.powi(i32::from(column.bits)) - 1.0);
             #[expect(clippy::cast_possible_truncation, reason = "a quantised float has 32 bits in memory")]
             packed(page, column.bits, into, |word| (low + f64::from(word) * step) as f32);
@@ -73,6 +75,125 @@ pub fn decode(number: u32, column: &Column, page: &[u8], into: &mut [u8]) -> Res
         return rising(structure, into);
     }
     Ok(())
+}
+
+/// The decompressed page of these elements, which are what [`decode`] makes: the same bytes again, but for floats that have fewer bits in a
+/// page, which are rounded.
+///
+/// # Panics
+/// If the kind is unknown, or a quantised column has no range.
+#[must_use]
+pub fn encode(column: &Column, elements: &[u8]) -> Vec<u8> {
+    use ColumnKind as K;
+    let in_memory = column.kind.in_memory().expect("an unknown kind is written by nobody");
+    let count = elements.len() / in_memory.bytes();
+    let page_bytes = column.page_bytes(count as u64).expect("memory has fewer bits");
+    let mut page = vec![0; usize::try_from(page_bytes).expect("a page is no longer than its elements")];
+    match column.kind {
+        kind if is_plain(kind) => page.copy_from_slice(elements),
+        K::Bit => {
+            for (byte, eight) in page.iter_mut().zip(elements.chunks(8)) {
+                *byte = eight.iter().enumerate().fold(0, |byte, (at, bit)| byte | (bit & 1) << at);
+            }
+        }
+        K::SplitInt16 => taken_apart::<2>(elements, &mut page, |b| zigzag(i64::from(i16::from_le_bytes(b)))),
+        K::SplitInt32 => taken_apart::<4>(elements, &mut page, |b| zigzag(i64::from(i32::from_le_bytes(b)))),
+        K::SplitInt64 => taken_apart::<8>(elements, &mut page, |b| zigzag(i64::from_le_bytes(b))),
+        K::SplitUInt16 => taken_apart::<2>(elements, &mut page, |b| u64::from(u16::from_le_bytes(b))),
+        K::SplitUInt32 | K::SplitReal32 => {
+            taken_apart::<4>(elements, &mut page, |b| u64::from(u32::from_le_bytes(b)));
+        }
+        K::SplitUInt64 | K::SplitReal64 => taken_apart::<8>(elements, &mut page, u64::from_le_bytes),
+        K::Real16 | K::SplitReal16 => {
+            for (at, float) in elements.as_chunks().0.iter().enumerate() {
+                let [low, high] = narrowed(f32::from_le_bytes(*float)).to_le_bytes();
+                let (first, second) =
+                    if column.kind == K::Real16 { (2 * at, 2 * at + 1) } else { (at, count + at) };
+                (page[first], page[second]) = (low, high);
+            }
+        }
+        K::Index32 | K::SplitIndex32 | K::SplitIndex64 => {
+            let (width, is_split) = (usize::from(column.bits) / 8, column.kind != K::Index32);
+            let mut before = 0_u64;
+            for (at, offset) in elements.as_chunks().0.iter().enumerate() {
+                let offset = u64::from_le_bytes(*offset);
+                let value = if is_split { offset.wrapping_sub(before) } else { offset };
+                before = offset;
+                for (byte, value) in value.to_le_bytes().iter().take(width).enumerate() {
+                    page[if is_split { byte * count + at } else { at * width + byte }] = *value;
+                }
+            }
+        }
+        K::Real32Trunc => {
+            let shift = 32 - u32::from(column.bits);
+            pack(elements, column.bits, &mut page, |float| u64::from(float.to_bits() >> shift));
+        }
+        K::Real32Quant => {
+            let (low, high) = column.range.expect("a quantised column has one");
+            let steps = 2_f64.powi(i32::from(column.bits)) - 1.0;
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "it is between 0 and the steps"
+            )]
+            pack(elements, column.bits, &mut page, |float| {
+                ((f64::from(float).clamp(low, high) - low) / (high - low) * steps).round() as u64
+            });
+        }
+        _ => unreachable!("what is plain was copied, what is unknown refused"),
+    }
+    page
+}
+
+/// The inverse of [`joined`].
+fn taken_apart<const N: usize>(elements: &[u8], page: &mut [u8], value: impl Fn([u8; N]) -> u64) {
+    let count = elements.len() / N;
+    for (at, from) in elements.as_chunks::<N>().0.iter().enumerate() {
+        for (plane, byte) in value(*from).to_le_bytes().into_iter().take(N).enumerate() {
+            page[plane * count + at] = byte;
+        }
+    }
+}
+
+/// The inverse of [`unzigzag`].
+fn zigzag(value: i64) -> u64 {
+    (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned()
+}
+
+/// The inverse of [`packed`].
+fn pack(elements: &[u8], width: u16, page: &mut [u8], word: impl Fn(f32) -> u64) {
+    let mut bit = 0;
+    for element in elements.as_chunks().0 {
+        let word = word(f32::from_le_bytes(*element));
+        for at in 0..usize::from(width) {
+            page[(bit + at) / 8] |= u8::from(word >> at & 1 == 1) << ((bit + at) % 8);
+        }
+        bit += usize::from(width);
+    }
+}
+
+/// The float of 16 bits that is nearest, of two the even one.
+fn narrowed(float: f32) -> u16 {
+    let bits = float.to_bits();
+    let sign = u16::try_from(bits >> 31).expect("it is one bit") << 15;
+    let (exponent, fraction) = (bits >> 23 & 0xff, bits & 0x7f_ffff);
+    let magnitude = match exponent {
+        0xff if fraction != 0 => 0x7e00,
+        0..=101 => 0,
+        102..=112 => {
+            let shift = 126 - exponent;
+            rounded(fraction | 0x80_0000, shift)
+        }
+        113..=142 => rounded((exponent - 112) << 23 | fraction, 13),
+        _ => 0x7c00,
+    };
+    sign | u16::try_from(magnitude).expect("it has fifteen bits")
+}
+
+/// `value` without its last bits, rounded to the nearest, of two the even one.
+fn rounded(value: u32, shift: u32) -> u32 {
+    let (kept, lost, half) = (value >> shift, value & ((1 << shift) - 1), 1 << (shift - 1));
+    kept + u32::from(lost > half || lost == half && kept & 1 == 1)
 }
 
 /// Offsets of collections start with nothing below 0 and never fall.
@@ -156,7 +277,8 @@ fn packed(page: &[u8], width: u16, into: &mut [u8], value: impl Fn(u32) -> f32) 
     let mut bytes = page.iter();
     for to in into.as_chunks_mut::<4>().0 {
         while waiting_bits < width {
-            waiting |= u64::from(*bytes.next().expect("the page has the bytes of its elements")) << waiting_bits;
+            waiting |=
+                u64::from(*bytes.next().expect("the page has the bytes of its elements")) << waiting_bits;
             waiting_bits += 8;
         }
         let word = u32::try_from(waiting & mask).expect("an element has at most 32 bits");
@@ -168,7 +290,7 @@ fn packed(page: &[u8], width: u16, into: &mut [u8], value: impl Fn(u32) -> f32) 
 
 #[cfg(test)]
 mod tests {
-    use super::{Column, ColumnKind, decode, unzigzag, widened};
+    use super::{Column, ColumnKind, decode, narrowed, unzigzag, widened};
     use crate::error::{Error, Fault};
 
     fn column(kind: ColumnKind) -> Column {
@@ -184,7 +306,7 @@ mod tests {
             (0xc000, -2.0),
             (0x7bff, 65504.0),
             (0x0001, 5.960_464_5e-8),
-            (0x03ff, 6.097_555_2e-5),
+            (0x03ff, 6.097_555e-5),
             (0x0400, 6.103_515_6e-5),
             (0x7c00, f32::INFINITY),
         ] {
@@ -192,6 +314,24 @@ mod tests {
         }
         assert!(widened(0x7e00).is_nan());
         assert_eq!(widened(0x8000).to_bits(), (-0.0_f32).to_bits());
+    }
+
+    #[test]
+    fn each_half_is_narrowed_to_itself_and_others_to_the_nearest() {
+        for half in 0..=u16::MAX {
+            let wide = widened(half);
+            if wide.is_nan() {
+                assert_eq!(narrowed(wide) & 0x7c00, 0x7c00);
+                continue;
+            }
+            assert_eq!(narrowed(wide), half);
+            let next = widened(half + 1);
+            if half < 0x7bff {
+                assert_eq!(narrowed(wide + (next - wide) * 0.25), half, "{half:#x}");
+                assert_eq!(narrowed(wide + (next - wide) * 0.5), half + (half & 1), "{half:#x}");
+                assert_eq!(narrowed(wide + (next - wide) * 0.75), half + 1, "{half:#x}");
+            }
+        }
     }
 
     #[test]

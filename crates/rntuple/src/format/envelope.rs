@@ -43,7 +43,8 @@ pub(super) fn open(kind: EnvelopeKind, bytes: &[u8]) -> Result<(Cursor<'_>, u64)
     if word & 0xffff != u64::from(kind as u16) {
         return Err(start.corrupt(Fault::Magic));
     }
-    let Some(contents_bytes) = bytes.len().checked_sub(CHECKSUM_BYTES).filter(|&contents| contents >= 8) else {
+    let Some(contents_bytes) = bytes.len().checked_sub(CHECKSUM_BYTES).filter(|&contents| contents >= 8)
+    else {
         return Err(cursor.corrupt(Fault::Length));
     };
     if word >> 16 != bytes.len() as u64 {

@@ -4,7 +4,7 @@ use super::EnvelopeKind;
 use super::envelope::{open, seal};
 use super::locator::{LOCATOR_BYTES_MIN, Link};
 use super::schema::{Known, Schema};
-use crate::error::{Error, Fault, Result, Structure};
+use crate::error::{Fault, Result};
 
 /// Bytes of the shortest record of a group of clusters.
 const GROUP_BYTES_MIN: usize = 8 + 20 + 8 + LOCATOR_BYTES_MIN;
@@ -50,7 +50,12 @@ impl Footer {
         for _ in 0..count {
             let mut record = list.record()?;
             let (first_entry, entry_span, cluster_count) = (record.u64()?, record.u64()?, record.u32()?);
-            groups.push(ClusterGroup { first_entry, entry_span, cluster_count, page_list: Link::read(&mut record)? });
+            groups.push(ClusterGroup {
+                first_entry,
+                entry_span,
+                cluster_count,
+                page_list: Link::read(&mut record)?,
+            });
         }
         Ok(Self { groups })
     }
@@ -76,21 +81,5 @@ impl Footer {
             builder.list(core::iter::empty::<()>(), |_, ()| ());
         });
         bytes
-    }
-
-    /// How many clusters there are before each group, and at last how many there are.
-    ///
-    /// # Errors
-    /// [`Corrupt`](Error::Corrupt) if there are more than 64 bits can count, which no file has.
-    pub fn cluster_counts(&self) -> Result<Vec<u64>> {
-        let mut counts = vec![0_u64];
-        for group in &self.groups {
-            let before = counts.last().copied().expect("the first is there");
-            let Some(count) = before.checked_add(u64::from(group.cluster_count)) else {
-                return Err(Error::Corrupt { structure: Structure::Footer, offset: 0, fault: Fault::Length });
-            };
-            counts.push(count);
-        }
-        Ok(counts)
     }
 }

@@ -146,7 +146,7 @@ impl Schema {
 
     /// The four lists of what is here behind the first `fields`, `columns`, … of `known`.
     pub(super) fn write_behind(&self, known: &Known, builder: &mut Builder) {
-        builder.list(self.fields[known.fields..].iter(), |list, field| write_field(list, field));
+        builder.list(self.fields[known.fields..].iter(), write_field);
         builder.list(self.columns[known.columns..].iter(), |list, column| column.write(list));
         builder.list(self.aliases[known.aliases..].iter(), |list, alias| {
             list.record(|record| {

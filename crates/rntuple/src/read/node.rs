@@ -2,10 +2,11 @@
 //!
 //! Invariants: a node has as many extents as clusters are read together; the offsets of lists begin with 0 and never fall.
 
-use super::pages::Job;
+use super::pages::{self, Job};
 use crate::array::{Array, Lists, Values, grow};
 use crate::error::{Error, Fault, Feature, Result, Structure};
 use crate::format::column::InMemory;
+use crate::format::page_list::Page;
 use crate::format::schema::Role;
 use crate::ntuple::{Cluster, Ntuple, unknown};
 use crate::source::Source;
@@ -36,13 +37,36 @@ pub(super) struct Node {
 
 #[derive(Debug)]
 enum Shape {
-    Values { kind: InMemory, values: Values },
+    Values {
+        kind: InMemory,
+        values: Values,
+    },
     /// How many items collections of another field have.
-    Sizes { ends: Vec<i64>, sizes: Vec<u64> },
-    Lists { of: Lists, ends: Vec<i64>, offsets: Vec<i64>, content: Box<Node> },
-    Repeated { count: u64, len: u64, content: Box<Node> },
-    Record { len: u64, fields: Vec<(Box<str>, Node)> },
-    Variant { switches: Vec<u8>, tags: Vec<i8>, index: Vec<i64>, contents: Vec<Node> },
+    Sizes {
+        ends: Vec<i64>,
+        sizes: Vec<u64>,
+    },
+    Lists {
+        of: Lists,
+        ends: Vec<i64>,
+        offsets: Vec<i64>,
+        content: Box<Node>,
+    },
+    Repeated {
+        count: u64,
+        len: u64,
+        content: Box<Node>,
+    },
+    Record {
+        len: u64,
+        fields: Vec<(Box<str>, Node)>,
+    },
+    Variant {
+        switches: Vec<u8>,
+        tags: Vec<i8>,
+        index: Vec<i64>,
+        contents: Vec<Node>,
+    },
 }
 
 impl Node {
@@ -51,7 +75,8 @@ impl Node {
     }
 
     fn at<S: Source>(ntuple: &Ntuple<S>, field: u32, depth: usize) -> Result<Self> {
-        let wrong = || Error::Corrupt { structure: Structure::Field { field }, offset: 0, fault: Fault::Value };
+        let wrong =
+            || Error::Corrupt { structure: Structure::Field { field }, offset: 0, fault: Fault::Value };
         let described = ntuple.schema_field(field);
         if let Some(feature) = described.unknown() {
             return Err(unknown(field, feature));
@@ -70,7 +95,9 @@ impl Node {
         }
         let repetition = described.repetition;
         let shape = match (described.role, column_count) {
-            (Some(Role::Plain), 0) => return Self::without_columns(field, repetition, children).ok_or_else(wrong),
+            (Some(Role::Plain), 0) => {
+                return Self::without_columns(field, repetition, children).ok_or_else(wrong);
+            }
             (Some(Role::Plain), 1) if children.is_empty() => {
                 let values = Self { field, column: 0, extents: Vec::new(), shape: single(ntuple, field)? };
                 let Some(count) = repetition else { return Ok(values) };
@@ -82,7 +109,12 @@ impl Node {
                 let content = if children.len() == 1 {
                     children.swap_remove(0).1
                 } else {
-                    Self { field, column: 0, extents: Vec::new(), shape: Shape::Record { len: 0, fields: children } }
+                    Self {
+                        field,
+                        column: 0,
+                        extents: Vec::new(),
+                        shape: Shape::Record { len: 0, fields: children },
+                    }
                 };
                 lists(Lists::Items, content)
             }
@@ -100,7 +132,11 @@ impl Node {
     }
 
     /// A field with a subfield in its place, or several times.
-    fn without_columns(field: u32, repetition: Option<u64>, mut children: Vec<(Box<str>, Self)>) -> Option<Self> {
+    fn without_columns(
+        field: u32,
+        repetition: Option<u64>,
+        mut children: Vec<(Box<str>, Self)>,
+    ) -> Option<Self> {
         let shape = match (repetition, children.len()) {
             (None, 0) => Shape::Record { len: 0, fields: children },
             (None, 1) => return Some(children.swap_remove(0).1),
@@ -121,7 +157,9 @@ impl Node {
             Shape::Values { .. } | Shape::Repeated { .. } | Shape::Record { .. } => return true,
         };
         ntuple.columns(self.field).iter().all(|columns| {
-            let found = columns.iter().map(|&column| ntuple.header().schema.columns[column as usize].kind.in_memory());
+            let found = columns
+                .iter()
+                .map(|&column| ntuple.header().schema.columns[column as usize].kind.in_memory());
             found.eq(kinds.iter().map(|&kind| Some(kind)))
         })
     }
@@ -138,11 +176,14 @@ impl Node {
         let count = wanted.iter().try_fold(0_usize, |all, range| {
             usize::try_from(range.end - range.start).ok().and_then(|count| all.checked_add(count))
         });
-        let wrong = || Error::Corrupt { structure: Structure::Field { field }, offset: 0, fault: Fault::Length };
+        let wrong =
+            || Error::Corrupt { structure: Structure::Field { field }, offset: 0, fault: Fault::Length };
         let count = count.ok_or_else(wrong)?;
         let mut found = Vec::with_capacity(clusters.len());
         for ((cluster, range), extent) in clusters.iter().zip(&wanted).zip(&self.extents) {
-            found.push(Found::of(ntuple, cluster, field, column, range, extent.total)?);
+            let pages = Found::of(ntuple, cluster, field, column, range, extent.total)?;
+            pages.vet(ntuple, cluster, range)?;
+            found.push(pages);
         }
         let (target, mut room) = match &mut self.shape {
             Shape::Values { kind, values } => (*kind, values.grow(count)?),
@@ -157,7 +198,8 @@ impl Node {
             Shape::Repeated { .. } | Shape::Record { .. } => unreachable!("these have no columns"),
         };
         for ((cluster, range), found) in clusters.iter().zip(wanted).zip(found) {
-            let bytes = usize::try_from(range.end - range.start).expect("they were added up") * target.bytes();
+            let bytes =
+                usize::try_from(range.end - range.start).expect("they were added up") * target.bytes();
             let (part, rest) = room.split_at_mut(bytes);
             room = rest;
             found.jobs(cluster, range, target, part, jobs);
@@ -255,7 +297,8 @@ impl Found {
         range: &Range<u64>,
         total: Option<u64>,
     ) -> Result<Self> {
-        let wrong = Error::Corrupt { structure: Structure::Field { field }, offset: range.end, fault: Fault::Length };
+        let wrong =
+            Error::Corrupt { structure: Structure::Field { field }, offset: range.end, fault: Fault::Length };
         let numbers = ntuple.columns(field).iter().map(|columns| columns[column]);
         let mut late = None;
         for number in numbers {
@@ -285,6 +328,25 @@ impl Found {
         }
     }
 
+    /// Pages with elements of `range`, and where their first elements are in the cluster.
+    fn with<'a>(&'a self, cluster: &Cluster<'a>, range: Range<u64>) -> impl Iterator<Item = (u64, &'a Page)> {
+        let pages = &cluster.list.pages[self.pages.clone()];
+        let starts = pages.iter().scan(self.zero_count, |at, page| {
+            let start = *at;
+            *at += u64::from(page.element_count);
+            Some((start, page))
+        });
+        let is_any = range.start < range.end;
+        starts.filter(move |(start, page)| {
+            is_any && *start < range.end && start + u64::from(page.element_count) > range.start
+        })
+    }
+
+    /// Looks at what the pages claim before memory is taken for it.
+    fn vet<S: Source>(&self, ntuple: &Ntuple<S>, cluster: &Cluster<'_>, range: &Range<u64>) -> Result<()> {
+        self.with(cluster, range.clone()).try_for_each(|(_, page)| pages::vet(ntuple, self.number, page))
+    }
+
     /// A job for each page with elements of `range`, which go to `part`.
     fn jobs<'a>(
         &self,
@@ -297,16 +359,12 @@ impl Found {
         let bytes = |count: u64| usize::try_from(count).expect("part has their bytes") * target.bytes();
         let zeros = self.zero_count.min(range.end).saturating_sub(range.start);
         let mut rest = part.split_at_mut(bytes(zeros)).1;
-        let mut at = self.zero_count;
-        for page in &cluster.list.pages[self.pages.clone()] {
+        for (at, page) in self.with(cluster, range.clone()) {
             let end = at + u64::from(page.element_count);
             let (first, last) = (range.start.max(at), range.end.min(end));
-            if first < last {
-                let (into, behind) = rest.split_at_mut(bytes(last - first));
-                rest = behind;
-                jobs.push(Job { number: self.number, page: *page, skip: first - at, target, into });
-            }
-            at = end;
+            let (into, behind) = rest.split_at_mut(bytes(last - first));
+            rest = behind;
+            jobs.push(Job { number: self.number, page: *page, skip: first - at, target, into });
         }
     }
 }
@@ -315,17 +373,18 @@ impl Found {
 pub(super) fn with_columns(mut nodes: Vec<&mut Node>) -> Result<Vec<&mut Node>> {
     let mut leaves = Vec::new();
     while let Some(node) = nodes.pop() {
-        let needed: u64 = node.extents.iter().map(|extent| extent.range.end - extent.range.start).sum();
+        let wide = |extent: &Extent| extent.range.end - extent.range.start;
+        let needed = node.extents.iter().fold(0_u64, |all, extent| all.saturating_add(wide(extent)));
         match node {
             Node { shape: Shape::Record { len, fields }, extents, .. } => {
-                *len += needed;
+                *len = len.saturating_add(needed);
                 for (_, field) in fields {
                     field.extents.clone_from(extents);
                     nodes.push(field);
                 }
             }
             Node { shape: Shape::Repeated { count, len, content }, extents, field, .. } => {
-                *len += needed;
+                *len = len.saturating_add(needed);
                 let structure = Structure::Field { field: *field };
                 let error = || Error::Corrupt { structure, offset: 0, fault: Fault::Length };
                 content.extents.clear();
@@ -354,7 +413,7 @@ pub(super) fn contents(leaves: Vec<&mut Node>) -> Result<Vec<&mut Node>> {
             Shape::Lists { ends, offsets, content, .. } => {
                 let mut last = *offsets.last().expect("the first is 0");
                 content.extents = each_list(*field, extents, ends, |size| {
-                    last += size;
+                    last = last.saturating_add(size);
                     offsets.push(last);
                 })?;
                 next.push(&mut **content);
@@ -370,12 +429,7 @@ pub(super) fn contents(leaves: Vec<&mut Node>) -> Result<Vec<&mut Node>> {
 }
 
 /// Says for each list of the extents how long it is; which elements of the contents they are, in each cluster.
-fn each_list(
-    field: u32,
-    extents: &[Extent],
-    ends: &[i64],
-    mut with: impl FnMut(i64),
-) -> Result<Vec<Extent>> {
+fn each_list(field: u32, extents: &[Extent], ends: &[i64], mut with: impl FnMut(i64)) -> Result<Vec<Extent>> {
     let mut ends = ends.iter().copied();
     let mut contents = Vec::with_capacity(extents.len());
     for Extent { range, total } in extents {

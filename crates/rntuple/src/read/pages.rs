@@ -10,6 +10,9 @@ use crate::source::{Source, Want};
 /// Bytes that are fetched before they are decoded: what they become should still be in a cache of the processor.
 const FETCH_BYTES_MAX: u64 = 8 << 20;
 
+/// As many times its bytes a page may become without being looked at first: zlib cannot make more of them.
+const RATIO_TRUSTED: u64 = 1032;
+
 /// Elements of a page, and where they go.
 #[derive(Debug)]
 pub(super) struct Job<'a> {
@@ -54,19 +57,33 @@ pub(super) fn fetch<S: Source>(ntuple: &Ntuple<S>, jobs: Vec<Job<'_>>) -> Result
     serve(ntuple.source(), &mut waiting, &mut scratch)
 }
 
-fn prepared<'a, S: Source>(ntuple: &Ntuple<S>, job: Job<'a>) -> Result<Fetched<'a>> {
-    let structure = Structure::Page { column: job.number };
-    let column = ntuple.header().schema.columns[job.number as usize];
-    let page_bytes = column.page_bytes(u64::from(job.page.element_count)).unwrap_or(u64::MAX);
+/// Looks at what a page claims before memory is taken for its elements: that its bytes are there, and, where they would become very many
+/// more, that they really do.
+pub(super) fn vet<S: Source>(ntuple: &Ntuple<S>, number: u32, page: &Page) -> Result<()> {
+    let structure = Structure::Page { column: number };
+    let column = ntuple.header().schema.columns[number as usize];
+    let page_bytes = column.page_bytes(u64::from(page.element_count)).unwrap_or(u64::MAX);
     if page_bytes > PAGE_BYTES_MAX {
         return Err(Error::TooBig { structure, offset: 0, bytes: page_bytes, bytes_max: PAGE_BYTES_MAX });
     }
-    let stored_bytes = job.page.locator.bytes();
-    let sum_bytes = if job.page.has_checksum { CHECKSUM_BYTES as u64 } else { 0 };
-    ntuple.source().holds(job.page.locator, stored_bytes.saturating_add(sum_bytes))?;
+    let stored_bytes = page.locator.bytes();
+    let sum_bytes = if page.has_checksum { CHECKSUM_BYTES as u64 } else { 0 };
+    ntuple.source().holds(page.locator, stored_bytes.saturating_add(sum_bytes))?;
     if stored_bytes > page_bytes {
         return Err(Error::Corrupt { structure, offset: 0, fault: Fault::Length });
     }
+    if page_bytes / RATIO_TRUSTED <= stored_bytes.max(RATIO_TRUSTED) {
+        return Ok(());
+    }
+    let mut stored = vec![0; usize::try_from(stored_bytes).expect("it was compared with the limit")];
+    ntuple.source().fetch(&mut [Want { locator: page.locator, into: &mut stored }])?;
+    block::decompress(structure, &stored, page_bytes).map(drop)
+}
+
+fn prepared<'a, S: Source>(ntuple: &Ntuple<S>, job: Job<'a>) -> Result<Fetched<'a>> {
+    let column = ntuple.header().schema.columns[job.number as usize];
+    let page_bytes = column.page_bytes(u64::from(job.page.element_count)).expect("it was vetted");
+    let stored_bytes = job.page.locator.bytes();
     let is_direct = stored_bytes == page_bytes
         && job.into.len() as u64 == page_bytes
         && encoding::is_plain(column.kind)

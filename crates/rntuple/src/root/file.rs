@@ -1,8 +1,8 @@
 //! A file of ROOT: which objects it has, and reading of what locators point to.
 
 use super::anchor::Anchor;
-use super::key::{KEY_BYTES_MIN, Key};
 use super::big;
+use super::key::{KEY_BYTES_MIN, Key};
 use crate::error::{Error, Fault, Result, Structure};
 use crate::format::locator::Locator;
 use crate::format::{Cursor, block};
@@ -243,7 +243,8 @@ impl RootFile {
 
 impl Source for RootFile {
     fn fetch(&self, wants: &mut [Want<'_>]) -> Result<()> {
-        let key_bytes_max = self.key_bytes_max.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
+        let key_bytes_max =
+            self.key_bytes_max.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
         let mut placed = Vec::with_capacity(wants.len());
         for want in wants {
             let offset = file_offset(want.locator)?;

@@ -1,0 +1,149 @@
+//! Columns that are not the same in all clusters: added later, in another representation, or shown by another field.
+
+use crate::made::{How, field, put_column, put_envelope};
+use dolmen_rntuple::format::Header;
+use dolmen_rntuple::format::block::Compression;
+use dolmen_rntuple::format::footer::{ClusterGroup, Footer};
+use dolmen_rntuple::format::page_list::{ClusterPages, ColumnPages, PageList};
+use dolmen_rntuple::format::schema::{Alias, Column, ColumnKind, Field, Known, Role, Schema};
+use dolmen_rntuple::root::Anchor;
+use dolmen_rntuple::{Array, Entries, Error, Fault, Memory, Ntuple, Values};
+
+const HOW: How = How {
+    compression: Compression::None,
+    elements_of_a_page: 2,
+    entries_of_a_cluster: 4,
+    clusters_of_a_group: 2,
+    has_checksums: true,
+};
+
+/// The first element of a column in a cluster, and its elements; none where the column is suppressed.
+type Elements = Option<(u64, Vec<u8>)>;
+
+fn column(kind: ColumnKind, field: u32) -> Column {
+    let bits = kind.bits().unwrap().0;
+    Column { kind, bits, field, representation: 0, first_element: 0, range: None }
+}
+
+/// An ntuple whose schema goes beyond the header's `known`, with two clusters of four entries, each of the columns that are given: their
+/// first element and elements, or none where the column is suppressed.
+fn ntuple(schema: Schema, known: Known, clusters: [&[Elements]; 2]) -> Ntuple<Memory> {
+    let mut bytes = vec![0; 10];
+    let at_first = Schema {
+        fields: schema.fields[..known.fields].to_vec(),
+        columns: schema.columns[..known.columns].to_vec(),
+        ..Schema::default()
+    };
+    let (name, writer) = ("late".into(), "these tests".into());
+    let (envelope, sum) =
+        Header { name, description: "".into(), writer, schema: at_first, checksum: 0 }.write();
+    let header = put_envelope(&mut bytes, &envelope, HOW);
+    let mut list = PageList::default();
+    for (first_entry, elements) in [0, 4].into_iter().zip(clusters) {
+        let mut columns = Vec::new();
+        for (column, elements) in schema.columns.iter().zip(elements) {
+            columns.push(match elements {
+                Some((first, elements)) => {
+                    put_column(&mut bytes, &mut list, column, elements, &mut first.clone(), HOW)
+                }
+                None => ColumnPages { first_element: None, compression: 0, pages: 0..0 },
+            });
+        }
+        list.clusters.push(ClusterPages { first_entry, entry_count: 4, columns });
+    }
+    let page_list = put_envelope(&mut bytes, &list.write(sum), HOW);
+    let groups = vec![ClusterGroup { first_entry: 0, entry_span: 8, cluster_count: 2, page_list }];
+    let footer = put_envelope(&mut bytes, &Footer { groups }.write(sum, &schema, &known), HOW);
+    let anchor = Anchor { version: [1, 0, 1, 0], header, footer, key_bytes_max: None };
+    Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap()
+}
+
+fn ints(range: core::ops::Range<i32>) -> Vec<u8> {
+    range.flat_map(i32::to_le_bytes).collect()
+}
+
+fn all(ntuple: &Ntuple<Memory>, name: &str, first: u64, end: u64) -> Array {
+    let field = ntuple.field(name).unwrap();
+    ntuple.read(&[field], Entries { first, end }).unwrap().remove(0)
+}
+
+#[test]
+fn entries_before_a_column_was_added_are_zero() {
+    let mut schema = Schema::default();
+    for (number, name) in [(0, "old"), (1, "new")] {
+        schema.fields.push(field(number, Role::Plain, name));
+        schema.columns.push(column(ColumnKind::Int32, number));
+    }
+    let known = Known { fields: 1, columns: 1, ..Known::default() };
+    schema.columns[1].first_element = 5;
+    let clusters: [&[_]; 2] = [&[Some((0, ints(0..4)))], &[Some((4, ints(4..8))), Some((5, ints(105..108)))]];
+    let ntuple = ntuple(schema, known, clusters);
+    assert_eq!(all(&ntuple, "old", 0, 8), Array::Values(Values::I32((0..8).collect())));
+    let new = [0, 0, 0, 0, 0, 105, 106, 107];
+    for (first, end) in [(0, 8), (3, 6), (5, 7), (1, 4), (4, 5)] {
+        let found = all(&ntuple, "new", first as u64, end as u64);
+        assert_eq!(found, Array::Values(Values::I32(new[first..end].to_vec())), "{first}..{end}");
+    }
+}
+
+#[test]
+fn a_column_without_pages_for_its_entries_is_damage_unless_it_was_added_later() {
+    let mut schema = Schema::default();
+    schema.fields.push(field(0, Role::Plain, "short"));
+    schema.columns.push(column(ColumnKind::Int32, 0));
+    let known = schema.known();
+    let ntuple = ntuple(schema, known, [&[Some((0, ints(0..3)))], &[Some((4, ints(4..8)))]]);
+    let found = ntuple.read(&[0], Entries { first: 0, end: 8 });
+    assert!(matches!(found, Err(Error::Corrupt { fault: Fault::Length, .. })), "{found:?}");
+    assert_eq!(all(&ntuple, "short", 4, 8), Array::Values(Values::I32((4..8).collect())));
+}
+
+#[test]
+fn each_cluster_has_the_representation_that_it_has_pages_of() {
+    let mut schema = Schema::default();
+    schema.fields.push(Field { type_name: "double".into(), ..field(0, Role::Plain, "both") });
+    schema.columns.push(column(ColumnKind::Real64, 0));
+    schema.columns.push(Column { representation: 1, ..column(ColumnKind::SplitReal32, 0) });
+    let wide: Vec<u8> = [0.1_f64, 1.5, 2.5, 3.5].into_iter().flat_map(f64::to_le_bytes).collect();
+    let narrow: Vec<u8> = [4.5_f32, 5.5, 6.5, 7.5].into_iter().flat_map(f32::to_le_bytes).collect();
+    let known = schema.known();
+    let ntuple = ntuple(schema, known, [&[Some((0, wide)), None], &[None, Some((4, narrow))]]);
+    let values = [0.1, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5];
+    for (first, end) in [(0, 8), (1, 7), (5, 6)] {
+        let found = all(&ntuple, "both", first as u64, end as u64);
+        assert_eq!(found, Array::Values(Values::F64(values[first..end].to_vec())));
+    }
+}
+
+#[test]
+fn a_field_shows_the_sizes_and_the_values_of_another() {
+    let mut schema = Schema::default();
+    let names =
+        [("list", Role::Collection), ("_0", Role::Plain), ("sizes", Role::Plain), ("same", Role::Collection)];
+    for (number, (name, role)) in (0..).zip(names) {
+        schema.fields.push(field(number, role, name));
+    }
+    schema.fields[1].parent = 0;
+    schema.fields.push(Field { parent: 3, source: Some(1), ..field(4, Role::Plain, "_0") });
+    schema.fields[2].source = Some(0);
+    schema.fields[3].source = Some(0);
+    schema.columns = vec![column(ColumnKind::SplitIndex32, 0), column(ColumnKind::Int32, 1)];
+    let known = schema.known();
+    // What shows others is told by the footer, since that is where this ntuple has it.
+    schema.aliases = [(0, 2), (0, 3), (1, 4)].map(|(column, field)| Alias { column, field }).to_vec();
+    let ends = |ends: [i64; 4]| ends.into_iter().flat_map(i64::to_le_bytes).collect::<Vec<u8>>();
+    let one = [Some((0, ends([1, 1, 3, 6]))), Some((0, ints(0..6)))];
+    let other = [Some((4, ends([0, 2, 2, 2]))), Some((6, ints(6..8)))];
+    let ntuple = ntuple(schema, known, [&one, &other]);
+    let sizes = [1, 0, 2, 3, 0, 2, 0, 0];
+    for (first, end) in [(0, 8), (2, 6), (4, 8), (7, 7)] {
+        let found = all(&ntuple, "sizes", first as u64, end as u64);
+        assert_eq!(found, Array::Values(Values::U64(sizes[first..end].to_vec())));
+        assert_eq!(
+            all(&ntuple, "same", first as u64, end as u64),
+            all(&ntuple, "list", first as u64, end as u64)
+        );
+    }
+    let Array::Lists { offsets, content, .. } = all(&ntuple, "list", 2, 6) else { panic!("lists were read") };
+    assert_eq!((offsets, *content), (vec![0, 2, 5, 5, 7], Array::Values(Values::I32((1..8).collect()))));
+}

@@ -1,0 +1,10 @@
+//! Ntuples that are made here, in memory or as a file of ROOT, and read back.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
+
+mod hostile;
+mod late;
+mod made;
+mod read;
+mod root;
