@@ -2,7 +2,7 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "what is in memory has a place there")]
 
-use dolmen_rntuple::root::RootFile;
+use dolmen_rntuple::rootfile::RootFile;
 use dolmen_rntuple::{Array, Entries, Lists, Ntuple, Values};
 use std::error::Error;
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! Event data: RNTuple 1.0, read from ROOT's files.
 //!
-//! [`format`] is bytes to types and back, without I/O: envelopes, schema, page lists, compression, page encodings. [`root`] is
+//! [`format`] is bytes to types and back, without I/O: envelopes, schema, page lists, compression, page encodings. [`rootfile`] is
 //! ROOT's file as a container. [`Ntuple`] opens one ntuple from a [`Source`], whatever that is, and reads fields of an
 //! entry range as [`Array`]s.
 //!
@@ -17,7 +17,7 @@ mod error;
 pub mod format;
 mod ntuple;
 mod read;
-pub mod root;
+pub mod rootfile;
 mod source;
 
 pub use array::{Array, Lists, Values};

@@ -8,7 +8,7 @@ use crate::format::page_list::{ClusterPages, PageList};
 use crate::format::schema::{Field, Schema};
 use crate::format::{Header, PAGE_BYTES_MAX, block};
 use crate::read;
-use crate::root::Anchor;
+use crate::rootfile::Anchor;
 use crate::source::{Source, Want};
 use std::sync::OnceLock;
 

@@ -4,7 +4,7 @@ use crate::made::file;
 use crate::read::{hows, numbers, types, values_of};
 use dolmen_rntuple::format::locator::{Link, Locator};
 use dolmen_rntuple::format::{CHECKSUM_BYTES, checksum};
-use dolmen_rntuple::root::Anchor;
+use dolmen_rntuple::rootfile::Anchor;
 use dolmen_rntuple::{Entries, Memory, Ntuple};
 use proptest::prelude::*;
 

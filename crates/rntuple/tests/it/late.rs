@@ -6,7 +6,7 @@ use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::footer::{ClusterGroup, Footer};
 use dolmen_rntuple::format::page_list::{ClusterPages, ColumnPages, PageList};
 use dolmen_rntuple::format::schema::{Alias, Column, ColumnKind, Field, Known, Role, Schema};
-use dolmen_rntuple::root::Anchor;
+use dolmen_rntuple::rootfile::Anchor;
 use dolmen_rntuple::{Array, Entries, Error, Fault, Memory, Ntuple, Values};
 
 const HOW: How = How {

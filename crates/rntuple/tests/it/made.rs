@@ -6,7 +6,7 @@ use dolmen_rntuple::format::locator::{Link, Locator};
 use dolmen_rntuple::format::page_list::{ClusterPages, ColumnPages, Page, PageList};
 use dolmen_rntuple::format::schema::{Column, ColumnKind, Field, InMemory, Role, Schema};
 use dolmen_rntuple::format::{Header, checksum, encoding};
-use dolmen_rntuple::root::Anchor;
+use dolmen_rntuple::rootfile::Anchor;
 use dolmen_rntuple::{Array, Values};
 
 /// A type of a field.

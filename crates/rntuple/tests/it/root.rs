@@ -6,7 +6,7 @@ use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::checksum;
 use dolmen_rntuple::format::locator::Locator;
 use dolmen_rntuple::format::schema::ColumnKind;
-use dolmen_rntuple::root::{Anchor, RootFile};
+use dolmen_rntuple::rootfile::{Anchor, RootFile};
 use dolmen_rntuple::{Entries, Error, Fault, Ntuple};
 use std::path::PathBuf;
 
