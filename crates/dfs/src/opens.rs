@@ -14,6 +14,7 @@ pub(crate) use replaced::Replaced;
 
 use crate::error::{Error, Result};
 use crate::layout::inode::FileKind;
+use crate::layout::is_companion;
 use crate::locks::{LockOwner, Locked, Locks, Setting};
 use crate::mount::{Dfs, Mount};
 use crate::node::{Home, Node, Slot};
@@ -261,20 +262,14 @@ impl Mount {
     /// A file that somebody has open, and whose name is not where he has found it any more: by the record that whoever moved or removed
     /// it has left for him. `None` if there is none.
     pub(crate) fn left_file(self: &Arc<Self>, file: Oid) -> Result<Option<Arc<Node>>> {
-        let left = self.orphan_slot(file);
-        for slot in [Self::companion_slot(file), left.clone()] {
+        for slot in [Self::companion_slot(file), self.orphan_slot(file)] {
             let found = self.inode(At::Latest, &slot)?;
             let Some(inode) = found.filter(|inode| inode.oid == file && inode.kind == FileKind::File) else {
                 continue;
             };
-            let home = Home { slot, parent: None };
-            let (node, _) = self.nodes.find_or_add(file, || Node::new(self, &inode, home.clone()));
-            if home.slot == left {
-                self.holder.note_entry();
-                node.set_left(home);
-            } else {
-                node.set_home(home);
-            }
+            let home = Home { slot: slot.clone(), parent: None };
+            let (node, _) = self.nodes.find_or_add(file, || Node::new(self, &inode, home));
+            self.follow_left(&node, slot);
             return Ok(Some(node));
         }
         Ok(None)
@@ -292,15 +287,25 @@ impl Mount {
         };
         let (shared, left) = (Self::companion_slot(node.oid), self.orphan_slot(node.oid));
         if !node.is_at(&shared) && is_at(&shared)? {
-            node.set_home(Home { slot: shared, parent: None });
+            self.follow_left(node, shared);
             return Ok(true);
         }
         let is_left = is_at(&left)?;
         if is_left {
-            self.holder.note_entry();
-            node.set_left(Home { slot: left, parent: None });
+            self.follow_left(node, left);
         }
         Ok(is_left)
+    }
+
+    /// The record of a file lies there now: beside its other names, or in the list, where it has none.
+    fn follow_left(&self, node: &Node, slot: Slot) {
+        let home = Home { slot, parent: None };
+        if is_companion(home.slot.oid) {
+            node.set_home(home);
+        } else {
+            self.holder.note_entry();
+            node.set_left(home);
+        }
     }
 }
 
