@@ -18,9 +18,12 @@ pub mod format;
 mod ntuple;
 mod read;
 pub mod rootfile;
+pub mod sealed;
 mod source;
+mod zone;
 
 pub use array::{Array, Lists, Values};
 pub use error::{Error, Fault, Feature, Result, Structure};
 pub use ntuple::{Cluster, Entries, Ntuple};
 pub use source::{Memory, Source, Want};
+pub use zone::{Bounds, Zone};
