@@ -57,6 +57,24 @@ impl Values {
         }
     }
 
+    /// What they are.
+    #[must_use]
+    pub fn kind(&self) -> InMemory {
+        match self {
+            Self::Bool(_) => InMemory::Bool,
+            Self::I8(_) => InMemory::I8,
+            Self::U8(_) => InMemory::U8,
+            Self::I16(_) => InMemory::I16,
+            Self::U16(_) => InMemory::U16,
+            Self::I32(_) => InMemory::I32,
+            Self::U32(_) => InMemory::U32,
+            Self::I64(_) => InMemory::I64,
+            Self::U64(_) => InMemory::U64,
+            Self::F32(_) => InMemory::F32,
+            Self::F64(_) => InMemory::F64,
+        }
+    }
+
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -157,7 +175,7 @@ impl Array {
     pub fn len(&self) -> u64 {
         match self {
             Self::Values(values) => values.len() as u64,
-            Self::Lists { offsets, .. } => offsets.len() as u64 - 1,
+            Self::Lists { offsets, .. } => (offsets.len() as u64).saturating_sub(1),
             Self::Repeated { len, .. } | Self::Record { len, .. } => *len,
             Self::Variant { tags, .. } => tags.len() as u64,
         }
@@ -167,5 +185,19 @@ impl Array {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Bytes of all values and offsets, as they are in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Values(values) => values.as_bytes().len() as u64,
+            Self::Lists { offsets, content, .. } => offsets.len() as u64 * 8 + content.bytes(),
+            Self::Repeated { content, .. } => content.bytes(),
+            Self::Record { fields, .. } => fields.iter().map(|(_, field)| field.bytes()).sum(),
+            Self::Variant { tags, contents, .. } => {
+                tags.len() as u64 * 12 + contents.iter().map(Self::bytes).sum::<u64>()
+            }
+        }
     }
 }

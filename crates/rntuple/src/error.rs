@@ -83,6 +83,30 @@ pub enum Feature {
     FieldVersion(u32),
 }
 
+/// Why an array is not what a field keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fit {
+    /// It is of another kind than the field.
+    Kind,
+    /// It has another number of elements.
+    Length {
+        /// How many there have to be.
+        wanted: u64,
+        /// How many there are.
+        found: u64,
+    },
+    /// Its offsets fall, or places within a variant are not one behind the other.
+    Order,
+    /// There is no such field.
+    Unknown,
+    /// There is a field of that name already.
+    Twice,
+    /// The name is empty, or has a dot or a slash in it.
+    Name,
+    /// There are too many fields within each other.
+    Depth,
+}
+
 /// Why an operation failed. Each variant is one that a caller acts on differently.
 #[derive(Debug)]
 pub enum Error {
@@ -136,13 +160,34 @@ pub enum Error {
         /// Entries that there are.
         count: u64,
     },
-    /// The system could not read.
+    /// An array is not what a field keeps.
+    NoFit {
+        /// The field at the top, by its name.
+        field: Box<str>,
+        /// Why.
+        fit: Fit,
+    },
+    /// The system could not read or write.
     Io {
         /// Where.
         offset: u64,
         /// Why.
         source: std::io::Error,
     },
+}
+
+impl fmt::Display for Fit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind => write!(f, "is not of its type"),
+            Self::Length { wanted, found } => write!(f, "has {found} elements where {wanted} are needed"),
+            Self::Order => write!(f, "has offsets or places that fall"),
+            Self::Unknown => write!(f, "has no field in the schema"),
+            Self::Twice => write!(f, "has the name of a field that is there already"),
+            Self::Name => write!(f, "has a name that is empty, or with a dot or a slash in it"),
+            Self::Depth => write!(f, "has too many fields within each other"),
+        }
+    }
 }
 
 impl fmt::Display for Structure {
@@ -219,7 +264,8 @@ impl fmt::Display for Error {
             Self::NoEntries { first, end, count } => {
                 write!(f, "entries {first} to {end} were asked for, there are {count}")
             }
-            Self::Io { offset, .. } => write!(f, "cannot read at offset {offset}"),
+            Self::NoFit { field, fit } => write!(f, "the array for field \"{field}\" {fit}"),
+            Self::Io { offset, .. } => write!(f, "cannot read or write at offset {offset}"),
         }
     }
 }

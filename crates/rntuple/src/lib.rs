@@ -1,8 +1,8 @@
-//! Event data: RNTuple 1.0, read from ROOT's files.
+//! Event data: RNTuple 1.0, read from and written to ROOT's files.
 //!
 //! [`format`] is bytes to types and back, without I/O: envelopes, schema, page lists, compression, page encodings. [`rootfile`] is
 //! ROOT's file as a container. [`Ntuple`] opens one ntuple from a [`Source`], whatever that is, and reads fields of an
-//! entry range as [`Array`]s.
+//! entry range as [`Array`]s; [`write`] makes sealed clusters of arrays.
 //!
 //! A file is hostile: lengths are checked against what is there before memory is reserved, and what is wrong is named by
 //! structure and offset ([`Error`]).
@@ -15,15 +15,17 @@ compile_error!("pages are decoded in place: the machine has to be little-endian"
 mod array;
 mod error;
 pub mod format;
+mod lists;
 mod ntuple;
 mod read;
 pub mod rootfile;
 pub mod sealed;
 mod source;
+pub mod write;
 mod zone;
 
 pub use array::{Array, Lists, Values};
-pub use error::{Error, Fault, Feature, Result, Structure};
+pub use error::{Error, Fault, Feature, Fit, Result, Structure};
 pub use ntuple::{Cluster, Entries, Ntuple};
 pub use source::{Memory, Source, Want};
 pub use zone::{Bounds, Zone};

@@ -40,12 +40,21 @@ impl Header {
     /// If a text has 4 GiB, or a field an unknown role.
     #[must_use]
     pub fn write(&self) -> (Vec<u8>, u64) {
+        self.write_known(&self.schema.known())
+    }
+
+    /// As [`write`](Self::write), of the first `known` of each of the schema; a footer has the rest.
+    ///
+    /// # Panics
+    /// As [`write`](Self::write), and if the schema has fewer.
+    #[must_use]
+    pub fn write_known(&self, known: &Known) -> (Vec<u8>, u64) {
         seal(EnvelopeKind::Header, |builder| {
             builder.u64(0);
             for text in [&self.name, &self.description, &self.writer] {
                 builder.string(text);
             }
-            self.schema.write_behind(&Known::default(), builder);
+            self.schema.write_part(&Known::default(), known, builder);
         })
     }
 }

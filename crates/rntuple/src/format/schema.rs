@@ -146,15 +146,20 @@ impl Schema {
 
     /// The four lists of what is here behind the first `fields`, `columns`, … of `known`.
     pub(super) fn write_behind(&self, known: &Known, builder: &mut Builder) {
-        builder.list(self.fields[known.fields..].iter(), write_field);
-        builder.list(self.columns[known.columns..].iter(), |list, column| column.write(list));
-        builder.list(self.aliases[known.aliases..].iter(), |list, alias| {
+        self.write_part(known, &self.known(), builder);
+    }
+
+    /// The four lists of what is from `start` up to `end`.
+    pub(super) fn write_part(&self, start: &Known, end: &Known, builder: &mut Builder) {
+        builder.list(self.fields[start.fields..end.fields].iter(), write_field);
+        builder.list(self.columns[start.columns..end.columns].iter(), |list, column| column.write(list));
+        builder.list(self.aliases[start.aliases..end.aliases].iter(), |list, alias| {
             list.record(|record| {
                 record.u32(alias.column);
                 record.u32(alias.field);
             });
         });
-        builder.list(self.extras[known.extras..].iter(), |list, extra| {
+        builder.list(self.extras[start.extras..end.extras].iter(), |list, extra| {
             list.record(|record| {
                 record.u32(extra.content);
                 record.u32(extra.type_version);

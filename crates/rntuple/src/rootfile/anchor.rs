@@ -1,6 +1,6 @@
 //! The anchor of an ntuple in a file of ROOT.
 
-use super::big;
+use super::big::{self, Bytes};
 use crate::error::{Fault, Feature, Result, Structure};
 use crate::format::locator::{Link, Locator};
 use crate::format::{Cursor, checksum};
@@ -11,8 +11,14 @@ const BEFORE_BYTES: usize = 6;
 /// Bytes of the fields that are known; later versions add some behind them.
 const FIELDS_BYTES: usize = 64;
 
+/// Bytes that the first word counts: the version of the class and the fields.
+const COUNTED_BYTES: u32 = 66;
+
 /// The bit that says of the first word that it counts bytes.
 const COUNTS_BYTES: u32 = 0x4000_0000;
+
+/// The version of the class that is written.
+const CLASS_VERSION: u16 = 2;
 
 /// The epoch of the format that is known.
 const EPOCH: u16 = 1;
@@ -60,6 +66,32 @@ impl Anchor {
         let (header, footer) = (link(&mut cursor)?, link(&mut cursor)?);
         let key_bytes_max = Some(big::u64(&mut cursor)?).filter(|&bytes| bytes > 0);
         Ok(Self { version, header, footer, key_bytes_max })
+    }
+
+    /// The object of class `ROOT::RNTuple`.
+    ///
+    /// # Panics
+    /// If header or footer are in no file.
+    #[must_use]
+    pub fn write(&self) -> Vec<u8> {
+        let mut bytes = Bytes::default();
+        bytes.u32(COUNTS_BYTES | COUNTED_BYTES);
+        bytes.u16(CLASS_VERSION);
+        for number in self.version {
+            bytes.u16(number);
+        }
+        for link in [&self.header, &self.footer] {
+            let Locator::File { offset, bytes: stored_bytes } = link.locator else {
+                panic!("an anchor of a file says where in the file")
+            };
+            for number in [offset, stored_bytes, link.length_bytes] {
+                bytes.u64(number);
+            }
+        }
+        bytes.u64(self.key_bytes_max.unwrap_or(0));
+        let sum = checksum(&bytes.0[BEFORE_BYTES..]);
+        bytes.u64(sum);
+        bytes.0
     }
 }
 

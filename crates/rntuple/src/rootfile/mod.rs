@@ -1,4 +1,4 @@
-//! ROOT's file as a container: its keys, its directories, and anchors of ntuples in them.
+//! ROOT's file as a container: its keys, its directories, and anchors of ntuples in them, read and written.
 //!
 //! All numbers of the file itself are big-endian, those of an ntuple's envelopes and pages are not.
 
@@ -6,7 +6,11 @@ mod anchor;
 mod big;
 mod file;
 mod key;
+mod layout;
+mod write;
 
 pub use anchor::Anchor;
 pub use file::RootFile;
 pub use key::Key;
+pub use layout::FileTime;
+pub use write::{FORMAT_VERSION, FileOptions, RootWriter};

@@ -8,3 +8,4 @@ mod late;
 mod made;
 mod read;
 mod root;
+mod write;

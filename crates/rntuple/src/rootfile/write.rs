@@ -1,0 +1,227 @@
+//! A file of ROOT that is written: sealed clusters, one after the other, then what says where they are.
+
+use super::anchor::Anchor;
+use super::layout::{BLOB_BYTES_MAX, FileTime, Layout};
+use crate::error::{Error, Result};
+use crate::format::block::{self, Compression};
+use crate::format::footer::Footer;
+use crate::format::locator::{Link, Locator};
+use crate::format::page_list::Page;
+use crate::format::schema::Known;
+use crate::format::{CHECKSUM_BYTES, Header};
+use crate::lists::{Lists, Placed};
+use crate::sealed::{SealedCluster, SealedPage};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::IoSlice;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Buffers of one write of the system.
+const BUFFERS_MAX: usize = 512;
+
+/// The format that is written: epoch, major, minor, patch.
+pub const FORMAT_VERSION: [u16; 4] = [1, 0, 1, 0];
+
+/// What a file of ROOT is called and says besides an ntuple.
+#[derive(Clone, Copy, Debug)]
+pub struct FileOptions {
+    /// When it was written.
+    pub time: FileTime,
+    /// How header, footer and page lists are compressed.
+    pub compression: Compression,
+}
+
+/// A file of ROOT that is written. Until [`finish`](Self::finish) it has another name, beside its own; dropped before, it is removed.
+#[derive(Debug)]
+pub struct RootWriter {
+    file: File,
+    /// Where it is until it is finished; none afterwards.
+    part: Option<PathBuf>,
+    path: PathBuf,
+    layout: Layout,
+    header: Header,
+    known: Known,
+    header_sum: u64,
+    header_link: Link,
+    compression: Compression,
+    lists: Lists,
+}
+
+impl RootWriter {
+    /// Begins the file at `path` with the ntuple that `header` describes; what its schema has behind `known` goes to the footer.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::TooBig`] of a name of more than 16 KiB.
+    pub fn create(path: &Path, header: Header, known: Known, options: FileOptions) -> Result<Self> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let layout = Layout::new(&name, &header.name, options.time)?;
+        let part = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        let opened = File::options().read(true).write(true).create_new(true).open(&part);
+        let file = opened.map_err(|source| Error::Io { offset: 0, source })?;
+        let (envelope, header_sum) = header.write_known(&known);
+        let lists = Lists::new(&header.schema);
+        let mut writer = Self {
+            file,
+            part: Some(part),
+            path: path.to_path_buf(),
+            layout,
+            header,
+            known,
+            header_sum,
+            header_link: Link { length_bytes: 0, locator: Locator::File { offset: 0, bytes: 0 } },
+            compression: options.compression,
+            lists,
+        };
+        writer.header_link = writer.put_envelope(&envelope)?;
+        Ok(writer)
+    }
+
+    /// What the ntuple is.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Appends a cluster.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::TooBig`] of a page that no key has room for.
+    ///
+    /// # Panics
+    /// If the cluster has more columns than the schema.
+    pub fn append(&mut self, cluster: &SealedCluster<'_>) -> Result<()> {
+        let pages = cluster.columns.iter().flatten().flat_map(|column| &column.pages);
+        let mut waiting: Vec<&SealedPage<'_>> = Vec::new();
+        let mut waiting_bytes = 0;
+        let mut offsets = Vec::new();
+        for page in pages {
+            let bytes = page.stored_bytes();
+            if waiting_bytes + bytes > BLOB_BYTES_MAX && !waiting.is_empty() {
+                self.put_pages(&waiting, waiting_bytes, &mut offsets)?;
+                waiting.clear();
+                waiting_bytes = 0;
+            }
+            waiting_bytes += bytes;
+            waiting.push(page);
+        }
+        if !waiting.is_empty() {
+            self.put_pages(&waiting, waiting_bytes, &mut offsets)?;
+        }
+        let mut offsets = offsets.into_iter();
+        let mut placed = |page: &SealedPage<'_>| {
+            let offset = offsets.next().expect("each page was put somewhere");
+            let locator = Locator::File { offset, bytes: page.stored.len() as u64 };
+            Page { element_count: page.element_count, has_checksum: page.checksum.is_some(), locator }
+        };
+        let mut columns = Vec::with_capacity(cluster.columns.len());
+        for column in &cluster.columns {
+            columns.push(column.as_ref().map(|column| Placed {
+                compression: column.compression,
+                pages: column.pages.iter().map(&mut placed).collect(),
+            }));
+        }
+        self.lists.add(cluster.entry_count, columns)?;
+        self.put_full_list(false)
+    }
+
+    /// Writes what says where all is, waits until it is on the disk, and gives the file its name.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the file is not there then, and one that was there before still is.
+    ///
+    /// # Panics
+    /// Never: it is finished once.
+    pub fn finish(mut self) -> Result<()> {
+        self.put_full_list(true)?;
+        let footer = Footer { groups: self.lists.groups().to_vec() };
+        let envelope = footer.write(self.header_sum, &self.header.schema, &self.known);
+        let footer = self.put_envelope(&envelope)?;
+        let key_bytes_max = Some(BLOB_BYTES_MAX);
+        let anchor = Anchor { version: FORMAT_VERSION, header: self.header_link, footer, key_bytes_max };
+        let ends = self.layout.clone().finish(&anchor);
+        self.put_at(ends.last_at, &[IoSlice::new(&ends.last)])?;
+        self.put_at(0, &[IoSlice::new(&ends.first)])?;
+        let io = |source| Error::Io { offset: 0, source };
+        self.file.sync_all().map_err(io)?;
+        let part = self.part.take().expect("it is finished once");
+        std::fs::rename(&part, &self.path).map_err(io)?;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = File::open(folder.unwrap_or(Path::new("."))).map_err(io)?;
+        folder.sync_all().map_err(io)
+    }
+
+    fn put_full_list(&mut self, is_last: bool) -> Result<()> {
+        let Some(list) = self.lists.full(is_last) else { return Ok(()) };
+        let envelope = list.write(self.header_sum);
+        let link = self.put_envelope(&envelope)?;
+        self.lists.put(link);
+        Ok(())
+    }
+
+    fn put_envelope(&mut self, envelope: &[u8]) -> Result<Link> {
+        let block = block::compress(self.compression, envelope)?;
+        let bytes = block.len() as u64;
+        let at = self.layout.at();
+        let (key, offset) = self.layout.blob(bytes)?;
+        self.put_at(at, &[IoSlice::new(&key), IoSlice::new(&block)])?;
+        Ok(Link { length_bytes: envelope.len() as u64, locator: Locator::File { offset, bytes } })
+    }
+
+    /// Writes pages behind one key; where each is.
+    fn put_pages(&mut self, pages: &[&SealedPage<'_>], bytes: u64, offsets: &mut Vec<u64>) -> Result<()> {
+        let at = self.layout.at();
+        let (key, mut offset) = self.layout.blob(bytes)?;
+        let sums: Vec<[u8; CHECKSUM_BYTES]> =
+            pages.iter().map(|page| page.checksum.unwrap_or(0).to_le_bytes()).collect();
+        let mut buffers = vec![IoSlice::new(&key)];
+        for (page, sum) in pages.iter().zip(&sums) {
+            offsets.push(offset);
+            offset += page.stored_bytes();
+            buffers.push(IoSlice::new(&page.stored));
+            if page.checksum.is_some() {
+                buffers.push(IoSlice::new(sum));
+            }
+        }
+        let mut at = at;
+        for some in buffers.chunks(BUFFERS_MAX) {
+            self.put_at(at, some)?;
+            at += some.iter().map(|buffer| buffer.len() as u64).sum::<u64>();
+        }
+        Ok(())
+    }
+
+    /// Writes all buffers from `offset` on.
+    fn put_at(&self, mut offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
+        let count = loop {
+            match rustix::io::pwritev(&self.file, buffers, offset) {
+                Ok(count) => break count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Error::Io { offset, source: errno.into() }),
+            }
+        };
+        // What the system has not taken at once goes buffer by buffer.
+        let mut written = count;
+        for buffer in buffers {
+            let rest = &buffer[written.min(buffer.len())..];
+            written = written.saturating_sub(buffer.len());
+            let rest_at = offset + (buffer.len() - rest.len()) as u64;
+            if !rest.is_empty() {
+                self.file
+                    .write_all_at(rest, rest_at)
+                    .map_err(|source| Error::Io { offset: rest_at, source })?;
+            }
+            offset += buffer.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RootWriter {
+    fn drop(&mut self) {
+        if let Some(part) = self.part.take() {
+            // Ignored: nobody is left to tell; the name says that it is no file.
+            drop(std::fs::remove_file(part));
+        }
+    }
+}

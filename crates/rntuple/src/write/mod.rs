@@ -1,0 +1,107 @@
+//! Writing: arrays into sealed clusters.
+//!
+//! A [`Schema`] comes from arrays ([`schema`]) or from what there is already; arrays are cut into clusters, their fields
+//! into columns, columns into pages. What is stored as it is in memory is borrowed from the arrays and not copied.
+
+mod pages;
+mod schema;
+mod shred;
+
+pub use schema::{number, schema};
+
+use crate::array::Array;
+use crate::error::{Error, Fit, Result};
+use crate::format::block::Compression;
+use crate::format::schema::Schema;
+use crate::sealed::SealedCluster;
+use core::ops::Range;
+
+/// Bytes of a page before it is compressed: what becomes of it stays in a cache of the processor, and a request for it is worth its while.
+pub const PAGE_BYTES: u32 = 256 << 10;
+
+/// Bytes of a cluster before it is compressed.
+pub const CLUSTER_BYTES: u64 = 128 << 20;
+
+/// How arrays become clusters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// How pages are compressed.
+    pub compression: Compression,
+    /// Bytes of a page before it is compressed, at most.
+    pub page_bytes: u32,
+    /// Bytes of a cluster before it is compressed, about; a cluster has at least an entry.
+    pub cluster_bytes: u64,
+    /// Whether pages have checksums.
+    pub has_checksums: bool,
+    /// Whether pages have zones.
+    pub has_zones: bool,
+}
+
+impl Default for Options {
+    /// zstd of level 1, with checksums and zones.
+    fn default() -> Self {
+        Self {
+            compression: Compression::Zstd(1),
+            page_bytes: PAGE_BYTES,
+            cluster_bytes: CLUSTER_BYTES,
+            has_checksums: true,
+            has_zones: true,
+        }
+    }
+}
+
+/// How many entries the arrays have, all the same.
+///
+/// # Errors
+/// [`Error::NoFit`] of the first that has another number than the first of all.
+pub fn entry_count(fields: &[(&str, &Array)]) -> Result<u64> {
+    let count = fields.first().map_or(0, |(_, array)| array.len());
+    match fields.iter().find(|(_, array)| array.len() != count) {
+        Some((name, array)) => Err(Error::NoFit {
+            field: (*name).into(),
+            fit: Fit::Length { wanted: count, found: array.len() },
+        }),
+        None => Ok(count),
+    }
+}
+
+/// The entries of each cluster that the arrays are cut into.
+///
+/// # Errors
+/// [`Error::NoFit`] as [`entry_count`].
+///
+/// # Panics
+/// Never: a place within is at most the count.
+pub fn cut(fields: &[(&str, &Array)], options: &Options) -> Result<Vec<Range<u64>>> {
+    let count = entry_count(fields)?;
+    let bytes: u64 = fields.iter().map(|(_, array)| array.bytes()).sum();
+    let clusters = bytes.div_ceil(options.cluster_bytes.max(1)).clamp(1, count.max(1));
+    let cluster = |nth: u64| {
+        let at = u128::from(nth) * u128::from(count) / u128::from(clusters);
+        u64::try_from(at).expect("it is at most the count")
+    };
+    Ok((0..clusters).map(|nth| cluster(nth)..cluster(nth + 1)).filter(|range| !range.is_empty()).collect())
+}
+
+/// The cluster of `entries` of the arrays, each of which is a field at the top of `schema`. Columns of other fields have no pages in it.
+///
+/// # Errors
+/// [`Error::NoFit`] if there is no such field, or an array is not of its type; [`Error::NoEntries`] beyond an array's end.
+pub fn seal<'a>(
+    schema: &Schema,
+    fields: &[(&str, &'a Array)],
+    entries: Range<u64>,
+    options: &Options,
+) -> Result<SealedCluster<'a>> {
+    let count = entry_count(fields)?;
+    let Range { start: first, end } = entries;
+    if first > end || end > count {
+        return Err(Error::NoEntries { first, end, count });
+    }
+    let columns = shred::shred(schema, fields, first..end)?;
+    let mut sealed = Vec::with_capacity(columns.len());
+    for (column, elements) in schema.columns.iter().zip(columns) {
+        sealed.push(elements.map(|elements| pages::seal(column, elements, options)).transpose()?);
+    }
+    Ok(SealedCluster { entry_count: end - first, columns: sealed })
+}

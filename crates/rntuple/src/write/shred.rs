@@ -1,0 +1,257 @@
+//! Fields into columns: which elements each column has of a range of entries.
+//!
+//! Contents of neighbouring lists are neighbours, so that a range of entries is one range of elements in each array below.
+
+use crate::array::{Array, Lists, Values};
+use crate::error::{Error, Fit, Result};
+use crate::format::column::InMemory;
+use crate::format::schema::{Field, Role, Schema};
+use core::ops::Range;
+use std::borrow::Cow;
+use zerocopy::IntoBytes;
+
+/// Elements of each column in memory; none of columns of other fields and of further representations.
+type Columns<'a> = Vec<Option<Cow<'a, [u8]>>>;
+
+/// The elements of `entries`, for each column of the schema.
+pub(super) fn shred<'a>(
+    schema: &Schema,
+    fields: &[(&str, &'a Array)],
+    entries: Range<u64>,
+) -> Result<Columns<'a>> {
+    let tree = Tree::new(schema);
+    let mut columns = vec![None; schema.columns.len()];
+    for (name, array) in fields {
+        let no_fit = |fit| Error::NoFit { field: (*name).into(), fit };
+        let is_it = |&number: &u32| {
+            let field = &schema.fields[number as usize];
+            field.parent == number && &*field.name == *name && field.source.is_none()
+        };
+        let number = tree.tops.iter().copied().find(is_it).ok_or_else(|| no_fit(Fit::Unknown))?;
+        let range = place(entries.start)..place(entries.end);
+        tree.field(number, array, range, &mut columns).map_err(no_fit)?;
+    }
+    Ok(columns)
+}
+
+fn place(number: u64) -> usize {
+    usize::try_from(number).expect("memory has fewer elements")
+}
+
+struct Tree<'s> {
+    schema: &'s Schema,
+    tops: Vec<u32>,
+    children: Vec<Vec<u32>>,
+    /// Columns of the first representation.
+    columns: Vec<Vec<usize>>,
+}
+
+type Fitted = core::result::Result<(), Fit>;
+
+impl<'s> Tree<'s> {
+    fn new(schema: &'s Schema) -> Self {
+        let (mut tops, mut children) = (Vec::new(), vec![Vec::new(); schema.fields.len()]);
+        for (number, field) in (0_u32..).zip(&schema.fields) {
+            if field.parent == number {
+                tops.push(number);
+            } else {
+                children[field.parent as usize].push(number);
+            }
+        }
+        let mut columns = vec![Vec::new(); schema.fields.len()];
+        for (number, column) in schema.columns.iter().enumerate() {
+            if column.representation == 0 {
+                columns[column.field as usize].push(number);
+            }
+        }
+        Self { schema, tops, children, columns }
+    }
+
+    /// Puts elements `range` of an array into the columns of a field and of those below it.
+    fn field<'a>(
+        &self,
+        number: u32,
+        array: &'a Array,
+        range: Range<usize>,
+        columns: &mut Columns<'a>,
+    ) -> Fitted {
+        let at = number as usize;
+        let field = &self.schema.fields[at];
+        let (own, below) = (&self.columns[at][..], &self.children[at][..]);
+        if field.unknown().is_some() {
+            return Err(Fit::Kind);
+        }
+        match (field.role.ok_or(Fit::Kind)?, own, below, array) {
+            (Role::Plain, [], [child], array) if field.repetition.is_none() => {
+                self.field(*child, array, range, columns)
+            }
+            (Role::Plain, _, _, Array::Repeated { count, content, .. }) => {
+                self.repeated(number, *count, content, range, columns)
+            }
+            (Role::Plain, [column], [], Array::Values(values)) if field.repetition.is_none() => {
+                self.values(*column, values, range, columns)
+            }
+            (Role::Plain, [ends, bytes], [], Array::Lists { of: Lists::Text, offsets, content })
+            | (Role::Streamer, [ends, bytes], [], Array::Lists { of: Lists::Streamed, offsets, content }) => {
+                let contents = self.ends(*ends, offsets, content.len(), range, columns)?;
+                let Array::Values(values) = &**content else { return Err(Fit::Kind) };
+                self.values(*bytes, values, contents, columns)
+            }
+            (Role::Collection, [ends], below, Array::Lists { of: Lists::Items, offsets, content }) => {
+                let contents = self.ends(*ends, offsets, content.len(), range, columns)?;
+                match below {
+                    [child] => self.field(*child, content, contents, columns),
+                    several => self.record(several, content, contents, columns),
+                }
+            }
+            (Role::Record, [], below, array) => self.record(below, array, range, columns),
+            (Role::Plain, [], [], Array::Record { fields, .. }) if fields.is_empty() => Ok(()),
+            (Role::Variant, [switch], below, Array::Variant { tags, index, contents }) => {
+                let parts = switches(tags, index, below.len(), range)?;
+                columns[*switch] = Some(parts.0.into());
+                if contents.len() != below.len() {
+                    return Err(Fit::Kind);
+                }
+                for ((child, content), part) in below.iter().zip(contents).zip(parts.1) {
+                    self.within(content.len(), &part)?;
+                    self.field(*child, content, part, columns)?;
+                }
+                Ok(())
+            }
+            _ => Err(Fit::Kind),
+        }
+    }
+
+    fn within(&self, len: u64, range: &Range<usize>) -> Fitted {
+        let (wanted, found) = (range.end as u64, len);
+        if wanted <= found { Ok(()) } else { Err(Fit::Length { wanted, found }) }
+    }
+
+    fn repeated<'a>(
+        &self,
+        number: u32,
+        count: u64,
+        content: &'a Array,
+        range: Range<usize>,
+        columns: &mut Columns<'a>,
+    ) -> Fitted {
+        let at = number as usize;
+        let wanted = self.schema.fields[at].repetition.ok_or(Fit::Kind)?;
+        if wanted != count {
+            return Err(Fit::Length { wanted, found: count });
+        }
+        let count = place(count);
+        let times = |place: usize| place.checked_mul(count).ok_or(Fit::Kind);
+        let range = times(range.start)?..times(range.end)?;
+        self.within(content.len(), &range)?;
+        match (&self.columns[at][..], &self.children[at][..], content) {
+            ([], [child], content) => self.field(*child, content, range, columns),
+            ([column], [], Array::Values(values)) => self.values(*column, values, range, columns),
+            _ => Err(Fit::Kind),
+        }
+    }
+
+    fn record<'a>(
+        &self,
+        below: &[u32],
+        array: &'a Array,
+        range: Range<usize>,
+        columns: &mut Columns<'a>,
+    ) -> Fitted {
+        let Array::Record { fields, .. } = array else { return Err(Fit::Kind) };
+        if fields.len() != below.len() {
+            return Err(Fit::Kind);
+        }
+        for &child in below {
+            let Field { name, .. } = &self.schema.fields[child as usize];
+            let found = fields.iter().find(|(other, _)| other == name);
+            let (_, array) = found.ok_or(Fit::Unknown)?;
+            self.within(array.len(), &range)?;
+            self.field(child, array, range.clone(), columns)?;
+        }
+        Ok(())
+    }
+
+    fn values<'a>(
+        &self,
+        column: usize,
+        values: &'a Values,
+        range: Range<usize>,
+        columns: &mut Columns<'a>,
+    ) -> Fitted {
+        self.within(values.len() as u64, &range)?;
+        let kind = self.schema.columns[column].kind.in_memory().ok_or(Fit::Kind)?;
+        columns[column] = Some(match (kind, values) {
+            (InMemory::F32, Values::F64(values)) => {
+                #[expect(clippy::cast_possible_truncation, reason = "that is what such a column keeps")]
+                let narrow: Vec<f32> = values[range].iter().map(|&value| value as f32).collect();
+                narrow.as_bytes().to_vec().into()
+            }
+            _ if values.kind() == kind || matches!((values, kind), (Values::Bool(_), InMemory::U8)) => {
+                let bytes = kind.bytes();
+                Cow::Borrowed(&values.as_bytes()[range.start * bytes..range.end * bytes])
+            }
+            _ => return Err(Fit::Kind),
+        });
+        Ok(())
+    }
+
+    /// Where the lists of `range` end in the cluster; which elements of the contents they have.
+    fn ends(
+        &self,
+        column: usize,
+        offsets: &[i64],
+        content_len: u64,
+        range: Range<usize>,
+        columns: &mut Columns<'_>,
+    ) -> core::result::Result<Range<usize>, Fit> {
+        self.within(offsets.len() as u64, &(range.start..range.end + 1))?;
+        let offsets = &offsets[range.start..=range.end];
+        let base = offsets[0];
+        let mut ends = Vec::with_capacity((offsets.len() - 1) * 8);
+        let mut before = base;
+        for &end in &offsets[1..] {
+            if end < before {
+                return Err(Fit::Order);
+            }
+            before = end;
+            ends.extend_from_slice(&(end - base).to_le_bytes());
+        }
+        let is_index = self.schema.columns[column].kind.in_memory() == Some(InMemory::Offset);
+        let (Ok(start), Ok(end), true) = (usize::try_from(base), usize::try_from(before), is_index) else {
+            return Err(if is_index { Fit::Order } else { Fit::Kind });
+        };
+        self.within(content_len, &(start..end))?;
+        columns[column] = Some(ends.into());
+        Ok(start..end)
+    }
+}
+
+/// The switches of `range`, and which elements of each alternative they have.
+fn switches(
+    tags: &[i8],
+    index: &[i64],
+    alternatives: usize,
+    range: Range<usize>,
+) -> core::result::Result<(Vec<u8>, Vec<Range<usize>>), Fit> {
+    let mut elements = Vec::with_capacity(range.len() * 12);
+    let mut parts: Vec<Option<Range<usize>>> = vec![None; alternatives];
+    let (Some(tags), Some(index)) = (tags.get(range.clone()), index.get(range)) else {
+        return Err(Fit::Kind);
+    };
+    for (&tag, &at) in tags.iter().zip(index) {
+        let Ok(alternative) = usize::try_from(tag) else {
+            elements.extend_from_slice(&[0; 12]);
+            continue;
+        };
+        let at = usize::try_from(at).or(Err(Fit::Order))?;
+        let part = parts.get_mut(alternative).ok_or(Fit::Kind)?.get_or_insert(at..at);
+        if part.end != at {
+            return Err(Fit::Order);
+        }
+        elements.extend_from_slice(&((at - part.start) as u64).to_le_bytes());
+        elements.extend_from_slice(&(i32::from(tag) + 1).to_le_bytes());
+        part.end += 1;
+    }
+    Ok((elements, parts.into_iter().map(Option::unwrap_or_default).collect()))
+}

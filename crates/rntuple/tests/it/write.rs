@@ -1,0 +1,194 @@
+//! Arrays that are written to a file of ROOT are read from it as they were, and what does not fit is refused.
+
+use crate::made::{Value, file, value};
+use crate::read::{hows, numbers, types, values_of};
+use dolmen_rntuple::format::Header;
+use dolmen_rntuple::format::block::Compression;
+use dolmen_rntuple::format::schema::{Column, ColumnKind, Schema};
+use dolmen_rntuple::rootfile::{FileOptions, FileTime, RootFile, RootWriter};
+use dolmen_rntuple::sealed::ElementCounts;
+use dolmen_rntuple::write::{self, Options};
+use dolmen_rntuple::{Array, Entries, Error, Fit, Lists, Memory, Ntuple, Values};
+use proptest::prelude::*;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The file at `path` with one ntuple of that schema and those arrays.
+fn write_file(path: &Path, schema: Schema, fields: &[(&str, &Array)], options: &Options) {
+    let (name, writer) = ("made".into(), "these tests".into());
+    let header = Header { name, description: "".into(), writer, schema, checksum: 0 };
+    let known = header.schema.known();
+    let how = FileOptions { time: FileTime::of_unix(0), compression: options.compression };
+    let mut writer = RootWriter::create(path, header, known, how).unwrap();
+    for entries in write::cut(fields, options).unwrap() {
+        let schema = writer.header().schema.clone();
+        let cluster = write::seal(&schema, fields, entries, options).unwrap();
+        writer.append(&cluster).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn open(path: &Path) -> Ntuple<RootFile> {
+    let mut file = RootFile::open(path).unwrap();
+    assert_eq!(file.ntuples(), ["made".into()]);
+    let anchor = file.anchor("made").unwrap();
+    Ntuple::open(file, &anchor).unwrap()
+}
+
+/// A folder that is removed when it is dropped.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("dolmen-rntuple-{}-folder-{nth}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Ignored: a directory for what is thrown away.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+fn scratch() -> (Folder, PathBuf) {
+    let folder = Folder::new();
+    let path = folder.0.join("made.root");
+    (folder, path)
+}
+
+fn schema_of(fields: &[(&str, &Array)], compression: Compression) -> Schema {
+    let mut schema = Schema::default();
+    write::schema(&mut schema, fields, compression).unwrap();
+    schema
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_read_in_any_range_by_a_new_schema_and_by_one_that_was_there(
+        of in types(), how in hows(), count in 0_usize..40, seed in any::<u64>(),
+        page_bytes in 1_u32..200, cluster_bytes in 1_u64..600, range in (0_usize..41, 0_usize..41),
+    ) {
+        let values = values_of(&of, count, &mut numbers(seed));
+        let (bytes, anchor) = file(&of, &values, how);
+        let made = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
+        let array = made.read(&[0], Entries { first: 0, end: count as u64 }).unwrap().remove(0);
+        let fields = [("field", &array)];
+        let (compression, has_checksums) = (how.compression, how.has_checksums);
+        let options = Options { compression, page_bytes, cluster_bytes, has_checksums, has_zones: seed % 2 == 0 };
+        for schema in [schema_of(&fields, compression), made.header().schema.clone()] {
+            let (_folder, path) = scratch();
+            write_file(&path, schema, &fields, &options);
+            let ntuple = open(&path);
+            prop_assert_eq!(ntuple.entry_count(), count as u64);
+            let (first, end) = (range.0.min(range.1).min(count), range.0.max(range.1).min(count));
+            for (first, end) in [(0, count), (first, end)] {
+                let read = ntuple.read(&[0], Entries { first: first as u64, end: end as u64 }).unwrap();
+                let found: Vec<Value> = (0..end - first).map(|at| value(&read[0], at)).collect();
+                prop_assert_eq!(&found[..], &values[first..end]);
+            }
+        }
+    }
+}
+
+fn numbers_of(count: i32) -> Array {
+    Array::Values(Values::I32((0..count).collect()))
+}
+
+fn lists(offsets: &[i64], content: Array) -> Array {
+    Array::Lists { of: Lists::Items, offsets: offsets.to_vec(), content: Box::new(content) }
+}
+
+#[test]
+fn an_array_that_does_not_fit_its_field_is_refused_by_the_fields_name() {
+    let good = lists(&[0, 2, 3], numbers_of(3));
+    let schema = schema_of(&[("hits", &good)], Compression::None);
+    let options = Options::default();
+    let sealed = |name: &'static str, array: &Array| {
+        let count = array.len();
+        write::seal(&schema, &[(name, array)], 0..count, &options).map(drop)
+    };
+    sealed("hits", &good).unwrap();
+    let floats = Array::Values(Values::F32(vec![0.0; 3]));
+    for (name, array, wanted) in [
+        ("hits", numbers_of(2), Fit::Kind),
+        ("hits", lists(&[0, 2, 3], floats), Fit::Kind),
+        ("hits", lists(&[0, 2, 1], numbers_of(3)), Fit::Order),
+        ("hits", lists(&[-1, 2, 3], numbers_of(3)), Fit::Order),
+        ("hits", lists(&[0, 2, 4], numbers_of(3)), Fit::Length { wanted: 4, found: 3 }),
+        ("hit", good.clone(), Fit::Unknown),
+    ] {
+        let found = sealed(name, &array);
+        let Err(Error::NoFit { field, fit }) = found else { panic!("{array:?} fits {name}") };
+        assert_eq!((&*field, fit), (name, wanted), "{array:?}");
+    }
+    let two = [("hits", &good), ("others", &numbers_of(3))];
+    let found = write::entry_count(&two);
+    assert!(matches!(found, Err(Error::NoFit { fit: Fit::Length { wanted: 2, found: 3 }, .. })));
+    let beyond = write::seal(&schema, &[("hits", &good)], 1..3, &options);
+    assert!(matches!(beyond, Err(Error::NoEntries { first: 1, end: 3, count: 2 })));
+}
+
+#[test]
+fn a_schema_has_no_name_twice_and_none_that_could_not_be_asked_for() {
+    let array = numbers_of(1);
+    let record =
+        Array::Record { len: 1, fields: vec![("a".into(), array.clone()), ("a".into(), array.clone())] };
+    for (fields, wanted) in [
+        (vec![("a", &array), ("a", &array)], Fit::Twice),
+        (vec![("a", &record)], Fit::Twice),
+        (vec![("", &array)], Fit::Name),
+        (vec![("a.b", &array)], Fit::Name),
+        (vec![("a/b", &array)], Fit::Name),
+    ] {
+        let found = write::schema(&mut Schema::default(), &fields, Compression::None);
+        assert!(matches!(found, Err(Error::NoFit { fit, .. }) if fit == wanted), "{wanted:?}");
+    }
+}
+
+#[test]
+fn a_file_has_its_name_only_when_it_is_finished() {
+    let (folder, path) = scratch();
+    std::fs::write(&path, b"before").unwrap();
+    let array = numbers_of(10);
+    let schema = schema_of(&[("a", &array)], Compression::None);
+    let header =
+        Header { name: "made".into(), description: "".into(), writer: "".into(), schema, checksum: 0 };
+    let known = header.schema.known();
+    let options = FileOptions { time: FileTime::of_unix(0), compression: Compression::None };
+    let schema = header.schema.clone();
+    let mut writer = RootWriter::create(&path, header, known, options).unwrap();
+    let cluster = write::seal(&schema, &[("a", &array)], 0..10, &Options::default()).unwrap();
+    writer.append(&cluster).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"before");
+    drop(writer);
+    let left: Vec<_> =
+        std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["made.root"]);
+    assert_eq!(std::fs::read(&path).unwrap(), b"before");
+}
+
+#[test]
+fn elements_of_all_representations_of_a_field_count_together() {
+    let column = |field, representation, first_element| Column {
+        kind: ColumnKind::Int32,
+        bits: 32,
+        field,
+        representation,
+        first_element,
+        range: None,
+    };
+    let columns = vec![column(0, 0, 0), column(0, 1, 0), column(1, 0, -7)];
+    let schema = Schema { columns, ..Schema::default() };
+    let mut counts = ElementCounts::new(&schema);
+    assert_eq!(counts.next(&[Some(5), None, None]).unwrap(), [Some(0), None, None]);
+    assert_eq!(counts.next(&[None, Some(4), Some(3)]).unwrap(), [None, Some(5), Some(7)]);
+    assert_eq!(counts.next(&[Some(1), None, Some(1)]).unwrap(), [Some(9), None, Some(10)]);
+    assert!(counts.next(&[Some(u64::MAX), None, None]).is_err());
+}
