@@ -21,6 +21,7 @@ mod read;
 pub mod rootfile;
 pub mod sealed;
 mod source;
+mod taken;
 pub mod write;
 mod zone;
 

@@ -5,7 +5,7 @@ use crate::error::{Error, Fault, Feature, Result, Structure};
 use crate::format::footer::{ClusterGroup, Footer};
 use crate::format::locator::Link;
 use crate::format::page_list::{ClusterPages, PageList};
-use crate::format::schema::{Field, Schema};
+use crate::format::schema::{Field, Known, Schema};
 use crate::format::{Header, PAGE_BYTES_MAX, block};
 use crate::read;
 use crate::rootfile::Anchor;
@@ -34,6 +34,8 @@ pub struct Cluster<'a> {
 pub struct Ntuple<S> {
     source: S,
     header: Header,
+    /// What the header had; the rest of the schema is the footer's.
+    known: Known,
     groups: Vec<ClusterGroup>,
     lists: Vec<OnceLock<PageList>>,
     /// Subfields of each field.
@@ -51,6 +53,7 @@ impl<S: Source> Ntuple<S> {
     pub fn open(source: S, anchor: &Anchor) -> Result<Self> {
         let envelope = fetch_envelope(&source, Structure::Header, &anchor.header)?;
         let mut header = Header::read(&envelope)?;
+        let known = header.schema.known();
         let envelope = fetch_envelope(&source, Structure::Footer, &anchor.footer)?;
         let footer = Footer::read(&envelope, header.checksum, &mut header.schema)?;
         let (mut entry_count, groups) = (0_u64, footer.groups);
@@ -63,13 +66,19 @@ impl<S: Source> Ntuple<S> {
         let lists = groups.iter().map(|_| OnceLock::new()).collect();
         let children = children(&header.schema);
         let columns = columns(&header.schema)?;
-        Ok(Self { source, header, groups, lists, children, columns, entry_count })
+        Ok(Self { source, header, known, groups, lists, children, columns, entry_count })
     }
 
     /// What header and footer say, the schema with all that was added to it.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// How much of the schema the header had; the footer has added the rest.
+    #[must_use]
+    pub fn known(&self) -> Known {
+        self.known
     }
 
     /// How many entries there are.

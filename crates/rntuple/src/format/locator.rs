@@ -66,6 +66,20 @@ impl Locator {
         }
     }
 
+    /// The `bytes` from `skip` on, which may reach into what is behind it.
+    pub(crate) fn part(self, skip: u64, bytes: u64) -> Self {
+        match self {
+            Self::File { offset, .. } => Self::File { offset: offset.saturating_add(skip), bytes },
+            Self::Stored { object, group, offset, .. } => Self::Stored {
+                object,
+                group,
+                offset: offset.saturating_add(skip),
+                bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+            },
+            Self::Unknown { kind } => Self::Unknown { kind },
+        }
+    }
+
     pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Self> {
         let start = *cursor;
         let word = cursor.i32()?;

@@ -4,12 +4,14 @@
 
 mod anchor;
 mod big;
+mod export;
 mod file;
 mod key;
 mod layout;
 mod write;
 
 pub use anchor::Anchor;
+pub use export::{VirtualFile, export};
 pub use file::RootFile;
 pub use key::Key;
 pub use layout::FileTime;

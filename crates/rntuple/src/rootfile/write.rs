@@ -54,7 +54,11 @@ impl RootWriter {
     /// # Errors
     /// [`Error::Io`]; [`Error::TooBig`] of a name of more than 16 KiB.
     pub fn create(path: &Path, header: Header, known: Known, options: FileOptions) -> Result<Self> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let Some(name) = path.file_name() else {
+            let source = std::io::ErrorKind::IsADirectory.into();
+            return Err(Error::Io { offset: 0, source });
+        };
+        let name = name.to_string_lossy();
         let layout = Layout::new(&name, &header.name, options.time)?;
         let part = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
         let opened = File::options().read(true).write(true).create_new(true).open(&part);

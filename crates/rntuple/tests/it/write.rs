@@ -5,10 +5,10 @@ use crate::read::{hows, numbers, types, values_of};
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::{Column, ColumnKind, Schema};
-use dolmen_rntuple::rootfile::{FileOptions, FileTime, RootFile, RootWriter};
+use dolmen_rntuple::rootfile::{FileOptions, FileTime, RootFile, RootWriter, VirtualFile, export};
 use dolmen_rntuple::sealed::ElementCounts;
 use dolmen_rntuple::write::{self, Options};
-use dolmen_rntuple::{Array, Entries, Error, Fit, Lists, Memory, Ntuple, Values};
+use dolmen_rntuple::{Array, Entries, Error, Fit, Lists, Memory, Ntuple, Structure, Values};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -95,6 +95,64 @@ proptest! {
             }
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_exported_has_the_same_pages_and_a_file_that_is_nowhere_the_same_bytes(
+        of in types(), how in hows(), count in 0_usize..40, seed in any::<u64>(), step in 1_usize..3000,
+    ) {
+        let values = values_of(&of, count, &mut numbers(seed));
+        let (bytes, anchor) = file(&of, &values, how);
+        let made = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
+        let (_folder, path) = scratch();
+        let options = FileOptions { time: FileTime::of_unix(1_700_000_000), compression: how.compression };
+        let mut told = 0;
+        export(&made, &path, options, |entries| told = entries).unwrap();
+        prop_assert_eq!(told, count as u64);
+        let exported = open(&path);
+        for (before, after) in made.all_clusters().unwrap().iter().zip(exported.all_clusters().unwrap()) {
+            prop_assert_eq!(made.take(before, |_| true).unwrap(), exported.take(&after, |_| true).unwrap());
+        }
+        let read = exported.read(&[0], Entries { first: 0, end: count as u64 }).unwrap();
+        let found: Vec<Value> = (0..count).map(|at| value(&read[0], at)).collect();
+        prop_assert_eq!(found, values);
+        let written = std::fs::read(&path).unwrap();
+        let virtual_file = VirtualFile::new(made, "made.root", options).unwrap();
+        prop_assert_eq!(virtual_file.length_bytes(), written.len() as u64);
+        let mut read = Vec::new();
+        while read.len() < written.len() {
+            let mut part = vec![0; step];
+            let count = virtual_file.read_at(read.len() as u64, &mut part).unwrap();
+            prop_assert_eq!(count, step.min(written.len() - read.len()));
+            read.extend_from_slice(&part[..count]);
+        }
+        prop_assert!(read == written);
+        prop_assert_eq!(virtual_file.read_at(written.len() as u64, &mut [0; 10]).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_damaged_page_is_not_exported() {
+    let array = numbers_of(1000);
+    let fields = [("a", &array)];
+    let options = Options { compression: Compression::None, ..Options::default() };
+    let (folder, path) = scratch();
+    write_file(&path, schema_of(&fields, Compression::None), &fields, &options);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(8).position(|eight| eight == [1, 0, 0, 0, 2, 0, 0, 0]).unwrap();
+    bytes[at] ^= 0x10;
+    std::fs::write(&path, bytes).unwrap();
+    let other = folder.0.join("other.root");
+    let how = FileOptions { time: FileTime::of_unix(0), compression: Compression::None };
+    let found = export(&open(&path), &other, how, |_| ());
+    assert!(
+        matches!(found, Err(Error::Corrupt { structure: Structure::Page { column: 0 }, .. })),
+        "{found:?}"
+    );
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
 }
 
 fn numbers_of(count: i32) -> Array {
