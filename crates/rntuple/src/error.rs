@@ -32,6 +32,22 @@ pub enum Structure {
         /// The field's number.
         field: u32,
     },
+    /// Descriptions of classes in a file of ROOT; offsets count from the start of their key, as in the next.
+    Descriptions,
+    /// The object that says what a tree is.
+    Tree,
+    /// A branch of a tree; offsets count entries.
+    Branch {
+        /// The branch's number.
+        branch: u32,
+    },
+    /// A basket of a branch; offsets count from the start of its contents, or from that of the file.
+    Basket {
+        /// The branch's number.
+        branch: u32,
+        /// The basket's number.
+        basket: u32,
+    },
 }
 
 /// What is wrong with bytes.
@@ -81,6 +97,53 @@ pub enum Feature {
     Role(u16),
     /// A version of a field.
     FieldVersion(u32),
+    /// Objects whose bytes are not counted.
+    UncountedObject,
+    /// A version of a class that the file does not describe, or another than is described.
+    ClassVersion(u16),
+    /// A member of a class, by ROOT's number of its kind.
+    Member(i32),
+    /// A member that has as many values as another says, where it lies by itself.
+    CountedMember,
+    /// Items that lie member by member, of what has no members.
+    MemberWise,
+    /// Entries of different lengths without where each begins.
+    NoStarts,
+}
+
+/// Why a branch of a tree is not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Its own class is of a kind that is not known.
+    BranchClass,
+    /// It is of a kind, by ROOT's number, that is not known.
+    BranchKind(i32),
+    /// It has a leaf of a kind that is not known.
+    Leaf,
+    /// It has several leaves, and how long one is depends on another.
+    CountedLeaves,
+    /// It is a collection whose items' members are in no branches.
+    Unsplit,
+    /// Its baskets are in another file.
+    OtherFile,
+    /// The file does not describe its class.
+    Undescribed,
+    /// Its class says by a program of its own what its bytes are.
+    OwnStreamer,
+    /// It has pointers.
+    Pointer,
+    /// It has an array, and what says how long that is does not stand before it.
+    Counter,
+    /// It has members of a kind, by ROOT's number, that is not known.
+    Member(i32),
+    /// Its type is not known.
+    Type,
+    /// It has classes in classes more deeply than is read.
+    TooDeep,
+    /// Its values have no bytes.
+    NoBytes,
+    /// What it has is right and not known.
+    Has(Feature),
 }
 
 /// Why an array is not what a field keeps.
@@ -151,6 +214,22 @@ pub enum Error {
         /// The name, as it was asked for, with dots between field and subfield.
         name: Box<str>,
     },
+    /// The file has no tree of that name.
+    NoTree {
+        /// The name, as it was asked for.
+        name: Box<str>,
+        /// What there is.
+        others: Vec<Box<str>>,
+    },
+    /// A branch of a tree has what this program does not read.
+    BranchRefused {
+        /// The branch, with those above it before slashes.
+        branch: Box<str>,
+        /// Its class; empty if it has none.
+        class: Box<str>,
+        /// Why.
+        why: Refusal,
+    },
     /// The range is not within the entries that there are.
     NoEntries {
         /// The first entry that was asked for.
@@ -202,6 +281,10 @@ impl fmt::Display for Structure {
             Self::PageList => f.write_str("a page list"),
             Self::Page { column } => write!(f, "a page of column {column}"),
             Self::Field { field } => write!(f, "field {field}"),
+            Self::Descriptions => f.write_str("the descriptions of classes"),
+            Self::Tree => f.write_str("a tree"),
+            Self::Branch { branch } => write!(f, "branch {branch}"),
+            Self::Basket { branch, basket } => write!(f, "basket {basket} of branch {branch}"),
         }
     }
 }
@@ -235,6 +318,34 @@ impl fmt::Display for Feature {
             Self::Column(kind) => write!(f, "columns of type {kind:#04x}"),
             Self::Role(role) => write!(f, "fields of role {role:#04x}"),
             Self::FieldVersion(version) => write!(f, "fields of version {version}"),
+            Self::UncountedObject => f.write_str("objects whose bytes are not counted"),
+            Self::ClassVersion(version) => write!(f, "version {version} of a class, which is not described"),
+            Self::Member(kind) => write!(f, "members of kind {kind}"),
+            Self::CountedMember => f.write_str("an array whose length stands elsewhere"),
+            Self::MemberWise => f.write_str("items that lie member by member"),
+            Self::NoStarts => f.write_str("entries of different lengths, without where each begins"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BranchClass => f.write_str("it is a branch of an unknown kind"),
+            Self::BranchKind(kind) => write!(f, "it is a branch of the unknown kind {kind}"),
+            Self::Leaf => f.write_str("it has a leaf of an unknown kind"),
+            Self::CountedLeaves => f.write_str("it has several leaves, and one says how long another is"),
+            Self::Unsplit => f.write_str("members of its items are in no branches"),
+            Self::OtherFile => f.write_str("its baskets are in another file"),
+            Self::Undescribed => f.write_str("the file does not describe its class"),
+            Self::OwnStreamer => f.write_str("its class alone knows what its bytes are"),
+            Self::Pointer => f.write_str("it has pointers"),
+            Self::Counter => f.write_str("it has an array whose length does not stand before it"),
+            Self::Member(kind) => write!(f, "it has members of the unknown kind {kind}"),
+            Self::Type => f.write_str("its type is not known"),
+            Self::TooDeep => f.write_str("it has classes in classes too deeply"),
+            Self::NoBytes => f.write_str("its values have no bytes"),
+            Self::Has(feature) => write!(f, "it has {feature}"),
         }
     }
 }
@@ -259,6 +370,18 @@ impl fmt::Display for Error {
             }
             Self::NoNtuple { name, others } => {
                 write!(f, "there is no ntuple \"{name}\"; there is {}", others.join(", "))
+            }
+            Self::NoTree { name, others } if others.is_empty() => {
+                write!(f, "there is no tree \"{name}\", nor any other")
+            }
+            Self::NoTree { name, others } => {
+                write!(f, "there is no tree \"{name}\"; there is {}", others.join(", "))
+            }
+            Self::BranchRefused { branch, class, why } if class.is_empty() => {
+                write!(f, "branch \"{branch}\" cannot be read: {why}")
+            }
+            Self::BranchRefused { branch, class, why } => {
+                write!(f, "branch \"{branch}\" of class {class} cannot be read: {why}")
             }
             Self::NoField { name } => write!(f, "there is no field \"{name}\""),
             Self::NoEntries { first, end, count } => {

@@ -22,11 +22,17 @@ const SMALL_VERSION_MAX: u32 = 999_999;
 /// Bytes of what a directory says of itself, of the larger form.
 const DIRECTORY_BYTES: usize = 42;
 
+/// Bytes of the header between that of the names and the place of the descriptions of classes.
+const COMPRESSION_BYTES: usize = 1 + 4;
+
 /// Directories within directories that are looked into.
 const DEPTH_MAX: usize = 32;
 
 /// Bytes of a list of keys that are read at most: a million keys with names of 200 bytes.
 const KEYS_BYTES_MAX: u32 = 256 << 20;
+
+/// Bytes of a key that are read at most, of one without long names.
+const KEY_BYTES_MAX: u32 = 4096;
 
 /// Bytes of an anchor that are read at most.
 const ANCHOR_BYTES_MAX: u32 = 1 << 20;
@@ -45,6 +51,8 @@ pub struct RootFile {
     keys: Vec<Key>,
     length_bytes: u64,
     key_bytes_max: Option<u64>,
+    /// Where the key of the descriptions of classes is, and how many bytes it has with them; 0 if there are none.
+    descriptions: (u64, u32),
 }
 
 impl RootFile {
@@ -55,7 +63,9 @@ impl RootFile {
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|source| Error::Io { offset: 0, source })?;
         let metadata = file.metadata().map_err(|source| Error::Io { offset: 0, source })?;
-        let mut opened = Self { file, keys: Vec::new(), length_bytes: metadata.len(), key_bytes_max: None };
+        let length_bytes = metadata.len();
+        let mut opened =
+            Self { file, keys: Vec::new(), length_bytes, key_bytes_max: None, descriptions: (0, 0) };
         let top = opened.top_directory()?;
         opened.read_directory(top, "", 0)?;
         Ok(opened)
@@ -95,12 +105,13 @@ impl RootFile {
     }
 
     /// The object of a key, which may have `bytes_max`.
-    fn object(&self, key: &Key, bytes_max: u32) -> Result<Vec<u8>> {
+    pub(super) fn object(&self, key: &Key, bytes_max: u32) -> Result<Vec<u8>> {
         let bytes = key.stored_bytes.max(key.bytes);
         if bytes > bytes_max {
             let (bytes, bytes_max) = (u64::from(bytes), u64::from(bytes_max));
             return Err(Error::TooBig { structure: Structure::Key, offset: key.offset, bytes, bytes_max });
         }
+        self.has(key.offset, u64::from(key.stored_bytes))?;
         let mut stored = vec![0; key.stored_bytes as usize];
         self.read_at(key.offset, &mut stored)?;
         if key.is_compressed() {
@@ -109,7 +120,8 @@ impl RootFile {
         Ok(stored)
     }
 
-    fn top_directory(&self) -> Result<u64> {
+    /// Where the top directory says what it is; keeps where the descriptions of classes are.
+    fn top_directory(&mut self) -> Result<u64> {
         let mut bytes = [0; HEADER_BYTES];
         self.read_at(0, &mut bytes)?;
         let mut cursor = Cursor::new(Structure::File, &bytes);
@@ -126,6 +138,8 @@ impl RootFile {
             big::u32(&mut cursor)?;
         }
         let name_bytes = big::u32(&mut cursor)?;
+        cursor.take(COMPRESSION_BYTES)?;
+        self.descriptions = (big::place(&mut cursor, is_large)?, big::u32(&mut cursor)?);
         Ok(u64::from(first) + u64::from(name_bytes))
     }
 
@@ -179,6 +193,29 @@ impl RootFile {
             return Err(start.corrupt(Fault::Length));
         }
         (0..count).map(|_| Key::read(&mut cursor)).collect()
+    }
+
+    /// The key of the descriptions of classes, if there are any.
+    pub(super) fn descriptions(&self) -> Result<Option<Key>> {
+        let (offset, bytes) = self.descriptions;
+        if offset == 0 {
+            return Ok(None);
+        }
+        let key = self.read_bytes(offset, bytes.min(KEY_BYTES_MAX))?;
+        Key::read(&mut Cursor::within(Structure::Key, &key, offset)).map(Some)
+    }
+
+    /// `bytes` of the file from `offset`; memory is taken when it is known that they are there.
+    pub(super) fn read_bytes(&self, offset: u64, bytes: u32) -> Result<Vec<u8>> {
+        self.has(offset, u64::from(bytes))?;
+        let mut read = vec![0; bytes as usize];
+        self.read_at(offset, &mut read)?;
+        Ok(read)
+    }
+
+    /// Whether the file has `bytes` from `offset`.
+    fn has(&self, offset: u64, bytes: u64) -> Result<()> {
+        within(Locator::File { offset, bytes }, bytes, self.length_bytes)
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<()> {

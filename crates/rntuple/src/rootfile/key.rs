@@ -5,7 +5,7 @@ use crate::error::{Fault, Result};
 use crate::format::Cursor;
 
 /// Keys of a larger version have places of 64 bits.
-const SMALL_VERSION_MAX: u16 = 1000;
+pub(super) const SMALL_VERSION_MAX: u16 = 1000;
 
 /// Bytes of the shortest key.
 pub(super) const KEY_BYTES_MIN: usize = 18 + 8 + 3;
@@ -27,6 +27,8 @@ pub struct Key {
     pub stored_bytes: u32,
     /// Bytes of the object.
     pub bytes: u32,
+    /// Bytes of the key itself, before the object.
+    pub(super) key_bytes: u16,
 }
 
 impl Key {
@@ -45,7 +47,7 @@ impl Key {
         let (Some(stored_bytes), Some(offset)) = (stored_bytes, at.checked_add(u64::from(key_bytes))) else {
             return Err(start.corrupt(Fault::Length));
         };
-        Ok(Self { class, name, title, cycle, offset, stored_bytes, bytes })
+        Ok(Self { class, name, title, cycle, offset, stored_bytes, bytes, key_bytes })
     }
 
     /// Whether the object is compressed, by the rule that the file itself has.

@@ -8,6 +8,7 @@ mod export;
 mod file;
 mod key;
 mod layout;
+pub mod tree;
 mod write;
 
 pub use anchor::Anchor;

@@ -8,4 +8,6 @@ mod late;
 mod made;
 mod read;
 mod root;
+mod tree_made;
+mod trees;
 mod write;
