@@ -99,21 +99,33 @@ impl Values {
     }
 }
 
+/// Values of fewer bytes are in memory that others have used, most likely.
+const LARGE_BYTES: usize = 4 << 20;
+
+/// Of so many bytes it is asked first whether the system has them: those of fewer it has, or the program is at its end anyhow.
+const DOUBTED_BYTES: usize = 1 << 30;
+
 /// Appends `count` zeros; their bytes.
 pub(crate) fn grow<T: FromBytes + IntoBytes + Clone>(vec: &mut Vec<T>, count: usize) -> Result<&mut [u8]> {
-    let start = vec.len();
-    let is_there = vec.try_reserve(count);
+    let (start, bytes) = (vec.len(), count.saturating_mul(size_of::<T>()));
+    let is_there = match start {
+        0 if bytes < DOUBTED_BYTES => Ok(()),
+        0 => vec.try_reserve_exact(count),
+        _ => vec.try_reserve(count),
+    };
     if is_there.is_err() {
         let structure = crate::error::Structure::Field { field: 0 };
-        let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);
-        return Err(crate::Error::TooBig {
-            structure,
-            offset: start as u64,
-            bytes,
-            bytes_max: u64::from(u32::MAX),
-        });
+        let (offset, bytes, bytes_max) = (start as u64, bytes as u64, u64::from(u32::MAX));
+        return Err(crate::Error::TooBig { structure, offset, bytes, bytes_max });
     }
-    vec.resize(start + count, T::new_zeroed());
+    if start == 0 && bytes >= LARGE_BYTES {
+        // New memory is zero by itself, and its pages come when they are filled: in large ones, if the system has them.
+        drop(core::mem::take(vec));
+        *vec = vec![T::new_zeroed(); count];
+        dolmen_env::prefer_huge_pages(vec.as_mut_bytes());
+    } else {
+        vec.resize(start + count, T::new_zeroed());
+    }
     Ok(vec[start..].as_mut_bytes())
 }
 

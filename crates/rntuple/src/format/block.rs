@@ -65,8 +65,14 @@ impl Compression {
 
 thread_local! {
     /// What zstd needs to decompress, 160 KB: made once in each thread.
-    static ZSTD: RefCell<zstd::bulk::Decompressor<'static>> =
+    static DECOMPRESSOR: RefCell<zstd::bulk::Decompressor<'static>> =
         RefCell::new(zstd::bulk::Decompressor::new().expect("it fails for dictionaries alone"));
+
+    /// What zstd needs to compress, a megabyte and more with the level, and room for what comes out.
+    static COMPRESSOR: RefCell<(zstd::bulk::Compressor<'static>, Vec<u8>)> = RefCell::new((
+        zstd::bulk::Compressor::new(1).expect("it fails for dictionaries alone"),
+        Vec::new(),
+    ));
 }
 
 /// What `block` stands for, which has `length_bytes`.
@@ -181,7 +187,7 @@ impl Chunk<'_> {
 }
 
 fn unzstd(payload: &[u8], into: &mut [u8]) -> bool {
-    ZSTD.with_borrow_mut(|zstd| {
+    DECOMPRESSOR.with_borrow_mut(|zstd| {
         zstd.decompress_to_buffer(payload, into).is_ok_and(|count| count == into.len())
     })
 }
@@ -243,7 +249,13 @@ pub fn compress(compression: Compression, bytes: &[u8]) -> Result<Vec<u8>> {
 fn packed(compression: Compression, chunk: &[u8]) -> std::io::Result<Vec<u8>> {
     match compression {
         Compression::None => Ok(chunk.to_vec()),
-        Compression::Zstd(level) => zstd::bulk::compress(chunk, i32::from(level)),
+        Compression::Zstd(level) => COMPRESSOR.with_borrow_mut(|(compressor, room)| {
+            compressor.set_compression_level(i32::from(level))?;
+            room.clear();
+            room.reserve(zstd::zstd_safe::compress_bound(chunk.len()));
+            compressor.compress_to_buffer(chunk, room)?;
+            Ok(room.clone())
+        }),
         Compression::Zlib(level) => {
             let level = flate2::Compression::new(u32::from(level));
             let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);

@@ -112,18 +112,13 @@ pub fn encode(column: &Column, elements: &[u8]) -> Vec<u8> {
                 (page[first], page[second]) = (low, high);
             }
         }
-        K::Index32 | K::SplitIndex32 | K::SplitIndex64 => {
-            let (width, is_split) = (usize::from(column.bits) / 8, column.kind != K::Index32);
-            let mut before = 0_u64;
-            for (at, offset) in elements.as_chunks().0.iter().enumerate() {
-                let offset = u64::from_le_bytes(*offset);
-                let value = if is_split { offset.wrapping_sub(before) } else { offset };
-                before = offset;
-                for (byte, value) in value.to_le_bytes().iter().take(width).enumerate() {
-                    page[if is_split { byte * count + at } else { at * width + byte }] = *value;
-                }
+        K::Index32 => {
+            for (to, from) in page.as_chunks_mut::<4>().0.iter_mut().zip(elements.as_chunks::<8>().0) {
+                *to = first_of(u64::from_le_bytes(*from));
             }
         }
+        K::SplitIndex32 => differences::<4>(elements, &mut page),
+        K::SplitIndex64 => differences::<8>(elements, &mut page),
         K::Real32Trunc => {
             let shift = 32 - u32::from(column.bits);
             pack(elements, column.bits, &mut page, |float| u64::from(float.to_bits() >> shift));
@@ -147,12 +142,68 @@ pub fn encode(column: &Column, elements: &[u8]) -> Vec<u8> {
 
 /// The inverse of [`joined`].
 fn taken_apart<const N: usize>(elements: &[u8], page: &mut [u8], value: impl Fn([u8; N]) -> u64) {
-    let count = elements.len() / N;
-    for (at, from) in elements.as_chunks::<N>().0.iter().enumerate() {
-        for (plane, byte) in value(*from).to_le_bytes().into_iter().take(N).enumerate() {
-            page[plane * count + at] = byte;
+    let (blocks, rest) = elements.as_chunks::<N>().0.as_chunks::<8>();
+    let mut planes = planes_mut::<N>(page, elements.len() / N);
+    for (at, block) in blocks.iter().enumerate() {
+        let rows = transposed(core::array::from_fn(|row| value(block[row])));
+        for (plane, row) in planes.iter_mut().zip(rows) {
+            plane.as_chunks_mut().0[at] = row.to_le_bytes();
         }
     }
+    for (at, from) in rest.iter().enumerate() {
+        for (plane, byte) in planes.iter_mut().zip(value(*from).to_le_bytes()) {
+            plane[blocks.len() * 8 + at] = byte;
+        }
+    }
+}
+
+/// The inverse of [`summed`].
+fn differences<const N: usize>(elements: &[u8], page: &mut [u8]) {
+    let (blocks, rest) = elements.as_chunks::<8>().0.as_chunks::<8>();
+    let mut planes = planes_mut::<N>(page, elements.len() / 8);
+    let mut before = 0_u64;
+    let mut difference = |offset: &[u8; 8]| {
+        let offset = u64::from_le_bytes(*offset);
+        offset.wrapping_sub(core::mem::replace(&mut before, offset))
+    };
+    for (at, block) in blocks.iter().enumerate() {
+        let rows = transposed(core::array::from_fn(|row| difference(&block[row])));
+        for (plane, row) in planes.iter_mut().zip(rows) {
+            plane.as_chunks_mut().0[at] = row.to_le_bytes();
+        }
+    }
+    for (at, offset) in rest.iter().enumerate() {
+        for (plane, byte) in planes.iter_mut().zip(difference(offset).to_le_bytes()) {
+            plane[blocks.len() * 8 + at] = byte;
+        }
+    }
+}
+
+/// The planes of a page of `count` elements of N bytes: the first bytes of all, then the second ones, ….
+fn planes_mut<const N: usize>(page: &mut [u8], count: usize) -> [&mut [u8]; N] {
+    let mut rest = page;
+    core::array::from_fn(|_| {
+        let (plane, behind) = core::mem::take(&mut rest).split_at_mut(count);
+        rest = behind;
+        plane
+    })
+}
+
+/// Eight numbers whose bytes are those of the same place in each of eight: the n-th has byte n of all.
+fn transposed(mut rows: [u64; 8]) -> [u64; 8] {
+    // Halves change places, then quarters, then eighths: eight bytes are moved by each step.
+    for (distance, shift, mask) in
+        [(4, 32, 0x0000_0000_ffff_ffff), (2, 16, 0x0000_ffff_0000_ffff), (1, 8, 0x00ff_00ff_00ff_00ff_u64)]
+    {
+        for row in 0..8 {
+            if row & distance == 0 {
+                let changed = (rows[row] >> shift ^ rows[row + distance]) & mask;
+                rows[row + distance] ^= changed;
+                rows[row] ^= changed << shift;
+            }
+        }
+    }
+    rows
 }
 
 /// The inverse of [`unzigzag`].
@@ -219,12 +270,33 @@ fn bits(page: &[u8], into: &mut [u8]) {
 /// Puts together elements of N bytes, whose first bytes are all first, then all the second ones, …; `value` makes of each
 /// a number whose lowest N bytes are what is in memory.
 fn joined<const N: usize>(page: &[u8], into: &mut [u8], value: impl Fn([u8; N]) -> u64) {
-    let count = into.len() / N;
-    let planes: [&[u8]; N] = core::array::from_fn(|plane| &page[plane * count..(plane + 1) * count]);
-    for (at, to) in into.as_chunks_mut::<N>().0.iter_mut().enumerate() {
-        let from = core::array::from_fn(|plane| planes[plane][at]);
-        *to = *value(from).to_le_bytes().first_chunk().expect("a number has eight bytes");
+    let (blocks, rest) = into.as_chunks_mut::<N>().0.as_chunks_mut::<8>();
+    let planes = planes::<N>(page, blocks.len() * 8 + rest.len());
+    for (at, block) in blocks.iter_mut().enumerate() {
+        for (to, row) in block.iter_mut().zip(row_of(&planes, at)) {
+            *to = first_of(value(first_of(row)));
+        }
     }
+    let start = blocks.len() * 8;
+    for (at, to) in rest.iter_mut().enumerate() {
+        *to = first_of(value(core::array::from_fn(|plane| planes[plane][start + at])));
+    }
+}
+
+/// As [`planes_mut`].
+fn planes<const N: usize>(page: &[u8], count: usize) -> [&[u8]; N] {
+    core::array::from_fn(|plane| &page[plane * count..(plane + 1) * count])
+}
+
+/// Eight elements, the lowest byte of each being of the first plane.
+fn row_of<const N: usize>(planes: &[&[u8]; N], at: usize) -> [u64; 8] {
+    let row = |plane: usize| planes.get(plane).map_or(0, |plane| u64::from_le_bytes(plane.as_chunks().0[at]));
+    transposed(core::array::from_fn(row))
+}
+
+/// The lowest bytes of a number.
+fn first_of<const N: usize>(number: u64) -> [u8; N] {
+    *number.to_le_bytes().first_chunk().expect("a number has eight bytes")
 }
 
 /// What zigzag made of a number with sign, in the two's complement of 64 bits; its lowest bytes are it in fewer bits.
@@ -234,13 +306,20 @@ fn unzigzag(value: u64) -> u64 {
 
 /// As [`joined`], for offsets of N bytes, each of which but the first is the difference to the one before.
 fn summed<const N: usize>(page: &[u8], into: &mut [u8]) {
-    let count = into.len() / 8;
-    let planes: [&[u8]; N] = core::array::from_fn(|plane| &page[plane * count..(plane + 1) * count]);
+    let (blocks, rest) = into.as_chunks_mut::<8>().0.as_chunks_mut::<8>();
+    let planes = planes::<N>(page, blocks.len() * 8 + rest.len());
     let mut sum = 0_u64;
-    for (at, to) in into.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+    for (at, block) in blocks.iter_mut().enumerate() {
+        for (to, difference) in block.iter_mut().zip(row_of(&planes, at)) {
+            sum = sum.wrapping_add(difference);
+            *to = sum.to_le_bytes();
+        }
+    }
+    let start = blocks.len() * 8;
+    for (at, to) in rest.iter_mut().enumerate() {
         let mut wide = [0; 8];
         for (byte, plane) in wide.iter_mut().zip(planes) {
-            *byte = plane[at];
+            *byte = plane[start + at];
         }
         sum = sum.wrapping_add(u64::from_le_bytes(wide));
         *to = sum.to_le_bytes();
