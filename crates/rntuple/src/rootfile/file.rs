@@ -17,7 +17,7 @@ use std::path::Path;
 const HEADER_BYTES: usize = 64;
 
 /// Files of a larger version have places of 64 bits.
-const SMALL_VERSION_MAX: u32 = 999_999;
+const SMALL_VERSION_MAX: i32 = 999_999;
 
 /// Bytes of what a directory says of itself, of the larger form.
 const DIRECTORY_BYTES: usize = 42;
@@ -130,7 +130,8 @@ impl RootFile {
             return Err(start.corrupt(Fault::Magic));
         }
         let (version, first) = (big::u32(&mut cursor)?, big::u32(&mut cursor)?);
-        let is_large = version > SMALL_VERSION_MAX;
+        // Some programs leave a number below 0 here; it is a small one.
+        let is_large = version.cast_signed() > SMALL_VERSION_MAX;
         for _ in ["end", "free"] {
             big::place(&mut cursor, is_large)?;
         }

@@ -1,14 +1,14 @@
 //! Trees: branches of all types in any range of entries, and what is refused.
 
 use crate::tree_made::{
-    BASKET_KEY_BYTES, Big, Branch, Described, How, Leaf, Member, branch, element, file, leaf, member,
-    with_tree,
+    BASKET_KEY_BYTES, Big, Branch, CHECKSUM, Described, How, Leaf, Member, branch, element, file, leaf,
+    member, with_tree,
 };
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::{ColumnKind, Role, Schema};
 use dolmen_rntuple::rootfile::RootFile;
 use dolmen_rntuple::rootfile::tree::{Container, Number, Tree, Type};
-use dolmen_rntuple::{Array, Entries, Error, Fault, Lists, Refusal, Values};
+use dolmen_rntuple::{Array, Entries, Error, Fault, Feature, Lists, Refusal, Values};
 use proptest::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -264,6 +264,16 @@ fn vector(count: u32, first: u32) -> Vec<u8> {
     })
 }
 
+/// A collection of `count` items, which `fill` puts, as a branch has it.
+fn collection(count: u32, fill: impl FnOnce(&mut Big)) -> Vec<u8> {
+    entry(|big| {
+        big.counted(9, |big| {
+            big.u32(count);
+            fill(big);
+        });
+    })
+}
+
 #[test]
 fn collections_of_numbers_texts_and_collections_are_read() {
     let nested = entry(|big| {
@@ -332,18 +342,21 @@ fn classes() -> Vec<Described> {
 }
 
 fn hit(big: &mut Big, at: u32) {
-    big.counted(2, |big| {
-        big.counted(3, |big| {
-            big.f32(at as f32);
-            big.f32(0.5);
-        });
-        big.counted(9, |big| big.text("hit"));
-        big.u32(at);
-        big.u32(at + 1);
-        big.u32(at);
-        big.u8(u8::from(at > 0));
-        (0..at).for_each(|at| big.u32(at));
+    big.counted(2, |big| members_of_hit(big, at));
+}
+
+/// A hit as it stands in a branch by itself.
+fn members_of_hit(big: &mut Big, at: u32) {
+    big.counted(3, |big| {
+        big.f32(at as f32);
+        big.f32(0.5);
     });
+    big.counted(9, |big| big.text("hit"));
+    big.u32(at);
+    big.u32(at + 1);
+    big.u32(at);
+    big.u8(u8::from(at > 0));
+    (0..at).for_each(|at| big.u32(at));
 }
 
 #[test]
@@ -364,7 +377,11 @@ fn objects_are_read_as_the_file_describes_their_classes() {
     });
     let tree = tree(
         &[
-            element("hit", ("Hit", 2, -1, 0), vec![entry(|big| hit(big, 1)), entry(|big| hit(big, 3))]),
+            element(
+                "hit",
+                ("Hit", 2, -1, 0),
+                vec![entry(|big| members_of_hit(big, 1)), entry(|big| members_of_hit(big, 3))],
+            ),
             element("hits", ("vector<Hit>", 0, -1, 0), vec![hits.clone(), hits]),
             element("points", ("vector<Point>", 0, -1, 0), vec![by_members.clone(), by_members]),
         ],
@@ -396,6 +413,173 @@ fn objects_are_read_as_the_file_describes_their_classes() {
     let six = |from: f32| [from, from + 1.0, from + 2.0].repeat(2);
     let points = record(6, vec![("x", floats(&six(1.0))), ("y", floats(&six(4.0)))]);
     assert_eq!(all(&tree, "points").unwrap(), lists(&[0, 3, 6], points));
+}
+
+#[test]
+fn items_that_lie_member_by_member_have_no_heads_of_bases_and_may_have_no_bytes() {
+    let by_members = |class: u16, fill: &dyn Fn(&mut Big)| {
+        entry(|big| {
+            big.counted(0x4000 | 9, |big| {
+                big.u16(class);
+                if class == 0 {
+                    big.u32(CHECKSUM);
+                }
+                big.u32(2);
+                fill(big);
+            });
+        })
+    };
+    let title = "<Link> as items";
+    let classes = [
+        &classes()[..],
+        &[
+            ("Link", 1, vec![member("Point", 0, "BASE"), member("k", 3, "int")]),
+            ("Nothing", 1, vec![]),
+            ("Own", 1, vec![Member { title, ..member("This", 300, "Own") }]),
+        ],
+    ]
+    .concat();
+    let links = by_members(0, &|big| {
+        [1.0, 2.0, 3.0, 4.0].iter().for_each(|value| big.f32(*value));
+        [5, 6].iter().for_each(|value| big.u32(*value));
+    });
+    let behind_pointers = collection(1, |big| big.u32(0));
+    let tree = tree(
+        &[
+            element("links", ("vector<Link>", 0, -1, 0), vec![links.clone(); 2]),
+            element("own", ("Own", 0, -1, 0), vec![links; 2]),
+            element("none", ("vector<Nothing>", 0, -1, 0), vec![by_members(1, &|_| ()); 2]),
+            element("nothing", ("Nothing", 0, -1, 0), vec![Vec::new(); 2]),
+            element("pointers", ("Own", 0, -1, 0), vec![behind_pointers; 2]),
+        ],
+        &classes,
+        HOW,
+    );
+    let fields = vec![
+        ("x", floats(&[1.0, 2.0, 1.0, 2.0])),
+        ("y", floats(&[3.0, 4.0, 3.0, 4.0])),
+        ("k", ints(&[5, 6, 5, 6])),
+    ];
+    let links = lists(&[0, 2, 4], record(4, fields));
+    assert_eq!(all(&tree, "links").unwrap(), links);
+    assert_eq!(all(&tree, "own").unwrap(), links);
+    assert_eq!(all(&tree, "none").unwrap(), lists(&[0, 2, 4], record(4, vec![])));
+    assert_eq!(all(&tree, "nothing").unwrap(), record(2, vec![]));
+    let found = all(&tree, "pointers");
+    assert!(
+        matches!(found, Err(Error::BranchRefused { why: Refusal::Has(Feature::PointedItems), .. })),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn what_objects_of_root_begin_with_and_references_to_them_are_read() {
+    let identity = |big: &mut Big, id: u32, is_referenced: bool| {
+        big.u16(1);
+        big.u32(id);
+        big.u32(if is_referenced { 0x18 } else { 8 });
+        if is_referenced {
+            big.u16(77);
+        }
+    };
+    let bits = entry(|big| {
+        big.u32(0x18);
+        big.u16(77);
+        big.u32(8);
+    });
+    let object = [true, false].map(|is_referenced| entry(|big| identity(big, 5, is_referenced)));
+    let reference = entry(|big| {
+        identity(big, 6, false);
+        big.u16(1);
+    });
+    let references = entry(|big| {
+        big.counted(1, |big| {
+            identity(big, 0, false);
+            big.text("");
+            big.u32(2);
+            big.u32(0);
+            big.u16(1);
+            big.u32(10);
+            big.u32(11);
+        });
+    });
+    let classes = [
+        ("Object", 1, vec![member("TObject", 66, "BASE")]),
+        ("Bits", 1, vec![member("bits", 15, "unsigned int")]),
+        ("Refs", 1, vec![member("r", 61, "TRef"), member("a", 61, "TRefArray")]),
+    ];
+    let tree = tree(
+        &[
+            element("bits", ("Bits", 1, 0, 31), vec![bits; 2]),
+            element("object", ("Object", 1, -1, 0), object.to_vec()),
+            element("refs", ("Refs", 1, -1, 0), vec![[reference, references].concat(); 2]),
+        ],
+        &classes,
+        HOW,
+    );
+    let numbers = |values: &[u32]| Array::Values(Values::U32(values.to_vec()));
+    assert_eq!(all(&tree, "bits").unwrap(), lists(&[0, 2, 4], numbers(&[0x18, 8, 0x18, 8])));
+    let fields = vec![("fUniqueID", numbers(&[5, 5])), ("fBits", numbers(&[0x18, 8]))];
+    assert_eq!(all(&tree, "object").unwrap(), record(2, fields));
+    let process = Array::Values(Values::U16(vec![1, 1]));
+    let one =
+        record(2, vec![("fUniqueID", numbers(&[6, 6])), ("fBits", numbers(&[8, 8])), ("fPID", process)]);
+    let many = lists(&[0, 2, 4], numbers(&[10, 11, 10, 11]));
+    assert_eq!(all(&tree, "refs").unwrap(), record(2, vec![("r", one), ("a", many)]));
+}
+
+#[test]
+fn classes_in_branches_of_their_own_are_records_with_the_fields_of_their_bases() {
+    let base = entry(|big| {
+        big.counted(3, |big| {
+            big.f32(1.0);
+            big.f32(2.0);
+        });
+    });
+    let many = entry(|big| {
+        big.u8(1);
+        big.u32(7);
+        big.u32(8);
+    });
+    let children = vec![
+        element("h.Point", ("Hit", 2, 0, 0), vec![base; 2]),
+        element("h.s", ("Hit", 2, 1, 0), vec![entry(|big| big.counted(9, |big| big.text("t"))); 2]),
+        element("h.e[2]", ("Hit", 2, 2, 0), vec![entry(|big| big.u64(1)); 2]),
+        element("h.n", ("Hit", 2, 3, 0), vec![entry(|big| big.u32(2)); 2]),
+        element("h.v", ("Hit", 2, 4, 0), vec![many, vec![0]]),
+    ];
+    let hit = Branch { children, ..element("h", ("Hit", 2, -2, 0), vec![]) };
+    let tree = tree(&[hit, branch("i", vec![leaf("TLeafB", "i")], vec![vec![0]; 2])], &classes(), HOW);
+    let fields = vec![
+        ("x", floats(&[1.0; 2])),
+        ("y", floats(&[2.0; 2])),
+        ("s", texts(&["t", "t"])),
+        ("e", Array::Repeated { count: 2, len: 2, content: Box::new(ints(&[0, 1, 0, 1])) }),
+        ("n", ints(&[2, 2])),
+        ("v", lists(&[0, 2, 2], ints(&[7, 8]))),
+    ];
+    assert_eq!(all(&tree, "h").unwrap(), record(2, fields));
+    let Type::Record { class, fields } = tree.branches()[0].type_of().unwrap() else {
+        panic!("it is a record")
+    };
+    let names: Vec<_> = fields.iter().map(|(name, of)| (&**name, of.name())).collect();
+    assert_eq!(&**class, "Hit");
+    let wanted = [
+        ("x", "float"),
+        ("y", "float"),
+        ("s", "std::string"),
+        ("e", "std::array<std::int32_t,2>"),
+        ("n", "std::int32_t"),
+        ("v", "std::vector<std::int32_t>"),
+    ];
+    assert_eq!(names, wanted.map(|(name, of)| (name, of.into())));
+}
+
+#[test]
+fn a_file_whose_version_is_below_0_is_one_of_small_places() {
+    let mut bytes = file(&[branch("i", vec![leaf("TLeafB", "i")], vec![vec![3]])], &[], HOW);
+    bytes[4] = 0xff;
+    assert_eq!(all(&Scratch::new(&bytes).open().unwrap(), "i").unwrap(), Array::Values(Values::I8(vec![3])));
 }
 
 /// A collection of points, whose coordinates are branches of their own.
@@ -503,7 +687,7 @@ fn an_entry_of_other_bytes_than_its_type_and_a_basket_of_other_entries_are_damag
 fn what_is_not_known_is_refused_by_branch_and_class() {
     let classes = [
         ("Pointing", 1, vec![member("p", 64, "Point*")]),
-        ("Own", 1, vec![member("r", 62, "TRefArray")]),
+        ("Own", 1, vec![member("r", 62, "TObjArray")]),
         ("Odd", 1, vec![member("q", 499, "Odd")]),
         ("Round", 1, vec![member("r", 62, "Round")]),
         ("Early", 1, vec![Member { counter: "n", ..member("v", 43, "int*") }, member("n", 3, "int")]),
@@ -520,7 +704,11 @@ fn what_is_not_known_is_refused_by_branch_and_class() {
         of("round", "Round"),
         of("early", "Early"),
         of("none", "None"),
-        of("old", "Old"),
+        element(
+            "old",
+            ("vector<Old>", 0, -1, 0),
+            vec![collection(1, |big| big.counted(3, |big| big.u32(0)))],
+        ),
         of("unknown", "vector<Unheard>"),
         of("bracket", "vector<int"),
         element("kind", ("Old", 1, 0, 77), vec![vec![0; 4]]),
@@ -538,7 +726,7 @@ fn what_is_not_known_is_refused_by_branch_and_class() {
         ("round", "Round", Refusal::TooDeep),
         ("early", "Early", Refusal::Counter),
         ("none", "None", Refusal::NoBytes),
-        ("old", "Old", Refusal::Has(dolmen_rntuple::Feature::ClassVersion(3))),
+        ("old", "vector<Old>", Refusal::Has(Feature::ClassVersion(3))),
         ("unknown", "vector<Unheard>", Refusal::Undescribed),
         ("bracket", "vector<int", Refusal::Type),
         ("kind", "Old", Refusal::BranchKind(77)),

@@ -72,6 +72,8 @@ pub struct Branch {
     pub(super) baskets: Vec<Placed>,
     pub(super) shape: core::result::Result<Shape, Refusal>,
     pub(super) of: core::result::Result<Type, Refusal>,
+    /// Whether its fields are those of the branch above: it is a class that the one above has before its members.
+    pub(super) is_base: bool,
 }
 
 impl Branch {
@@ -156,8 +158,11 @@ fn branch(
     } else {
         Err(Refusal::OtherFile)
     };
-    let class = match member_of(descriptions, object) {
-        Some((_, member)) => member.type_name.clone(),
+    let member = member_of(descriptions, object).map(|(_, member)| member);
+    let is_base = member.is_some_and(|member| member.kind == 0);
+    let class = match member {
+        Some(member) if is_base => member.name.clone(),
+        Some(member) => member.type_name.clone(),
         None => object.text("fClassName").into(),
     };
     Ok(Branch {
@@ -171,6 +176,7 @@ fn branch(
         baskets,
         shape,
         of: Err(Refusal::Type),
+        is_base,
     })
 }
 
@@ -275,7 +281,11 @@ fn member_of<'d>(descriptions: &'d Descriptions, object: &Object) -> Option<(&'d
         let Some(description) = by_sum.or_else(by_version) else { continue };
         let is_it = |member: &&Member| plain_name(&member.name) == name;
         let by_number = description.members.get(number).filter(is_it);
-        if let Some(member) = by_number.or_else(|| description.members.iter().find(is_it)) {
+        // The branch of a class before the members may have any name.
+        let is_base = |member: &&Member| member.kind == 0 && object.int("fStreamerType") == Some(0);
+        let by_name = || description.members.iter().find(is_it);
+        let base = || description.members.get(number).filter(is_base);
+        if let Some(member) = by_number.or_else(by_name).or_else(base) {
             return Some((description, member));
         }
     }
@@ -295,8 +305,12 @@ fn element_shape(descriptions: &Descriptions, object: &Object) -> core::result::
             return Err(Refusal::BranchKind(i32::try_from(other).unwrap_or(i32::MAX)));
         }
     }
+    let class = object.text("fClassName");
+    if kind < 0 && !matches!(class, "string" | "std::string") {
+        return Err(Refusal::OwnStreamer);
+    }
     if object.int("fID").unwrap_or(-1) < 0 {
-        return planner.branch(object.text("fClassName")).map(Shape::One);
+        return planner.branch(class).map(Shape::One);
     }
     let (_, member) = member_of(descriptions, object).ok_or(Refusal::Undescribed)?;
     if matches!(kind, 31 | 41) {
@@ -319,7 +333,10 @@ fn type_of(all: &[Branch], number: usize) -> core::result::Result<Type, Refusal>
         Shape::Record => {
             let mut fields = Vec::new();
             for &child in &branch.children {
-                fields.push((all[child].field_name(&branch.name).into(), all[child].of.clone()?));
+                match (all[child].is_base, all[child].of.clone()?) {
+                    (true, Type::Record { fields: own, .. }) => fields.extend(own),
+                    (_, of) => fields.push((all[child].field_name(&branch.name).into(), of)),
+                }
             }
             Ok(record(&branch.class, fields))
         }

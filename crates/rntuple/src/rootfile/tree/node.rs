@@ -5,7 +5,7 @@
 //!
 //! Invariants: a node reads as many values as it is told, or fails; of what it keeps then nothing is shown.
 
-use super::stream::{head, identity, is_over, text};
+use super::stream::{bits, head, identity, is_over, text};
 use super::types::{Container, Number, Type};
 use crate::array::{Array, Lists, Values, grow};
 use crate::error::{Fault, Feature, Result};
@@ -70,11 +70,21 @@ pub(super) enum Node {
     /// The same count of each.
     Fixed { count: usize, len: u64, item: Box<Node> },
     /// What has one head, for however many values.
-    Headed(Box<Node>),
+    Headed {
+        inner: Box<Node>,
+        /// Whether items are known to be read only where they lie member by member: else they are behind pointers.
+        is_member_wise_only: bool,
+    },
     /// Members of a class, behind a head if the class has editions.
     Record { class: Box<str>, edition: Option<Edition>, len: u64, fields: Vec<Field> },
     /// What objects of ROOT begin with.
     Identity { unique_ids: Vec<u32>, bits: Vec<u32> },
+    /// Bits of objects of ROOT, which are followed by more where others refer to the object.
+    Bits(Vec<u32>),
+    /// References to objects, by numbers that these have.
+    Reference { ids: Vec<u32>, bits: Vec<u32>, processes: Vec<u16> },
+    /// Arrays of references.
+    References { offsets: Vec<i64>, ids: Vec<u32> },
     /// As many as the field at `counter` of the same record says.
     Counted { counter: usize, offsets: Vec<i64>, item: Box<Node> },
 }
@@ -101,8 +111,28 @@ impl Node {
         dimensions.iter().rev().fold(item, |item, &count| Self::Fixed { count, len: 0, item: Box::new(item) })
     }
 
+    pub(super) fn headed(inner: Self) -> Self {
+        Self::Headed { inner: Box::new(inner), is_member_wise_only: false }
+    }
+
     pub(super) fn identity() -> Self {
         Self::Identity { unique_ids: Vec::new(), bits: Vec::new() }
+    }
+
+    pub(super) fn reference() -> Self {
+        Self::Reference { ids: Vec::new(), bits: Vec::new(), processes: Vec::new() }
+    }
+
+    pub(super) fn references() -> Self {
+        Self::References { offsets: vec![0], ids: Vec::new() }
+    }
+
+    /// The same without what stands before an object that is not a branch of its own.
+    pub(super) fn without_head(self) -> Self {
+        match self {
+            Self::Record { class, len, fields, .. } => Self::Record { class, edition: None, len, fields },
+            other => other,
+        }
     }
 
     /// Bytes of a value, if all have as many.
@@ -149,11 +179,13 @@ impl Node {
                 item.read(cursor, count.checked_mul(*each).ok_or_else(too_many)?)?;
                 *len += count as u64;
             }
-            Self::Headed(inner) => {
+            Self::Headed { inner, is_member_wise_only } => {
                 let head = head(cursor)?;
                 let mut body = head.body;
                 if head.is_member_wise {
-                    inner.read_member_wise(&mut body, count)?;
+                    inner.read_member_wise(&mut body, Some(count))?;
+                } else if *is_member_wise_only {
+                    return Err(start.unsupported(Feature::PointedItems));
                 } else {
                     inner.read(&mut body, count)?;
                 }
@@ -172,28 +204,46 @@ impl Node {
                     bits.push(identity.bits);
                 }
             }
+            Self::Bits(values) => {
+                for _ in 0..count {
+                    values.push(bits(cursor)?);
+                }
+            }
+            Self::Reference { ids, bits, processes } => {
+                for _ in 0..count {
+                    let identity = identity(cursor)?;
+                    ids.push(identity.unique_id);
+                    bits.push(identity.bits);
+                    processes.push(big::u16(cursor)?);
+                }
+            }
+            Self::References { offsets, ids } => {
+                (0..count).try_for_each(|_| references(cursor, offsets, ids))?;
+            }
             Self::Counted { .. } => return Err(start.unsupported(Feature::CountedMember)),
         }
         Ok(())
     }
 
-    /// Reads collections whose items lie member by member.
-    fn read_member_wise(&mut self, cursor: &mut Cursor<'_>, count: usize) -> Result<()> {
+    /// Reads collections whose items lie member by member: `count` of them, or until there is nothing left; how many there were.
+    fn read_member_wise(&mut self, cursor: &mut Cursor<'_>, count: Option<usize>) -> Result<usize> {
         let start = *cursor;
         let no_members = || start.unsupported(Feature::MemberWise);
         let Self::List { offsets, item, .. } = self else { return Err(no_members()) };
         let Self::Record { edition, len, fields, .. } = &mut **item else { return Err(no_members()) };
+        let has_bytes = fields.iter().any(|field| field.node.has_bytes_by_member(field.is_base));
         let version = big::u16(cursor)?;
         is_edition(*edition, version, cursor)?;
-        for _ in 0..count {
-            let length = length(cursor)?;
-            for field in &mut *fields {
-                field.node.read(cursor, length)?;
-            }
+        let mut done = 0;
+        while count.map_or(cursor.remaining() > 0, |count| done < count) {
+            // Items of a class without members have no bytes, however many they are.
+            let length = if has_bytes { length(cursor)? } else { big::u32(cursor)? as usize };
+            each_member(fields, cursor, length)?;
             *len += length as u64;
             push_length(offsets, length);
+            done += 1;
         }
-        Ok(())
+        Ok(done)
     }
 
     /// Reads values until there is nothing left; how many there were.
@@ -203,32 +253,40 @@ impl Node {
             return Ok(0);
         }
         if let Some(bytes) = self.bytes() {
-            let count = cursor.remaining() / bytes;
+            let count = cursor.remaining().checked_div(bytes).ok_or_else(|| start.corrupt(Fault::Length))?;
             self.read(cursor, count)?;
             return is_over(cursor).map(|()| count);
         }
+        if let Self::Headed { inner, is_member_wise_only } = self {
+            let head = head(cursor)?;
+            is_over(cursor)?;
+            let mut body = head.body;
+            return match (head.is_member_wise, *is_member_wise_only) {
+                (true, _) => inner.read_member_wise(&mut body, None),
+                (false, true) => Err(start.unsupported(Feature::PointedItems)),
+                (false, false) => inner.read_rest(&mut body),
+            };
+        }
         let mut count = 0;
-        match self {
-            Self::Headed(inner) => {
-                let head = head(cursor)?;
-                if head.is_member_wise {
-                    return Err(start.unsupported(Feature::MemberWise));
-                }
-                is_over(cursor)?;
-                return inner.read_rest(&mut { head.body });
+        while cursor.remaining() > 0 {
+            let before = cursor.remaining();
+            self.read(cursor, 1)?;
+            if cursor.remaining() == before {
+                return Err(start.corrupt(Fault::Length));
             }
-            _ => {
-                while cursor.remaining() > 0 {
-                    let before = cursor.remaining();
-                    self.read(cursor, 1)?;
-                    if cursor.remaining() == before {
-                        return Err(start.corrupt(Fault::Length));
-                    }
-                    count += 1;
-                }
-            }
+            count += 1;
         }
         Ok(count)
+    }
+
+    /// Whether it has bytes where items lie member by member.
+    fn has_bytes_by_member(&self, is_base: bool) -> bool {
+        match self {
+            Self::Record { fields, .. } if is_base => {
+                fields.iter().any(|field| field.node.has_bytes_by_member(field.is_base))
+            }
+            _ => true,
+        }
     }
 
     /// The last number that was read, if these are whole numbers.
@@ -262,9 +320,15 @@ impl Node {
             Self::Fixed { count, item, .. } => {
                 Type::Array { count: *count as u64, item: Box::new(item.type_of()) }
             }
-            Self::Headed(inner) => inner.type_of(),
+            Self::Headed { inner, .. } => inner.type_of(),
             Self::Record { class, .. } => Type::Record { class: class.clone(), fields: self.field_types() },
             Self::Identity { .. } => Type::Record { class: "TObject".into(), fields: self.field_types() },
+            Self::Bits(_) => Type::Number(Number::U32),
+            Self::Reference { .. } => Type::Record { class: "TRef".into(), fields: self.field_types() },
+            Self::References { .. } => {
+                let item = Box::new(Type::Number(Number::U32));
+                Type::List { container: Container::Vector, item }
+            }
         }
     }
 
@@ -279,10 +343,11 @@ impl Node {
                     .flat_map(|field| if field.is_base { of_base(field) } else { own(field) })
                     .collect()
             }
-            _ => vec![
-                ("fUniqueID".into(), Type::Number(Number::U32)),
-                ("fBits".into(), Type::Number(Number::U32)),
-            ],
+            _ => {
+                let numbers = [("fUniqueID", Number::U32), ("fBits", Number::U32), ("fPID", Number::U16)];
+                let count = if matches!(self, Self::Reference { .. }) { 3 } else { 2 };
+                numbers[..count].iter().map(|(name, of)| ((*name).into(), Type::Number(*of))).collect()
+            }
         }
     }
 
@@ -300,8 +365,13 @@ impl Node {
             Self::Fixed { count, len, item } => {
                 Array::Repeated { count: count as u64, len, content: Box::new(item.finish()) }
             }
-            Self::Headed(inner) => inner.finish(),
-            Self::Identity { .. } | Self::Record { .. } => {
+            Self::Headed { inner, .. } => inner.finish(),
+            Self::Bits(values) => Array::Values(Values::U32(values)),
+            Self::References { offsets, ids } => {
+                let content = Box::new(Array::Values(Values::U32(ids)));
+                Array::Lists { of: Lists::Items, offsets, content }
+            }
+            Self::Identity { .. } | Self::Reference { .. } | Self::Record { .. } => {
                 let (len, fields) = self.fields();
                 Array::Record { len, fields }
             }
@@ -327,7 +397,13 @@ impl Node {
                 let values = |vec| Array::Values(Values::U32(vec));
                 (len, vec![("fUniqueID".into(), values(unique_ids)), ("fBits".into(), values(bits))])
             }
-            other => unreachable!("a class is one of the two, not {other:?}"),
+            Self::Reference { ids, bits, processes } => {
+                let len = bits.len() as u64;
+                let (ids, bits) = (Values::U32(ids), Values::U32(bits));
+                let values = [("fUniqueID", ids), ("fBits", bits), ("fPID", Values::U16(processes))];
+                (len, values.map(|(name, values)| (name.into(), Array::Values(values))).into())
+            }
+            other => unreachable!("a class is one of these, not {other:?}"),
         }
     }
 }
@@ -382,6 +458,39 @@ fn members(fields: &mut [Field], cursor: &mut Cursor<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Reads each member of `count` items; a class that the items' class has before its members has no head then.
+fn each_member(fields: &mut [Field], cursor: &mut Cursor<'_>, count: usize) -> Result<()> {
+    for field in fields {
+        match &mut field.node {
+            Node::Record { len, fields: own, .. } if field.is_base => {
+                each_member(own, cursor, count)?;
+                *len += count as u64;
+            }
+            node => node.read(cursor, count)?,
+        }
+    }
+    Ok(())
+}
+
+/// Members of an array of references.
+fn references(cursor: &mut Cursor<'_>, offsets: &mut Vec<i64>, ids: &mut Vec<u32>) -> Result<()> {
+    let mut body = head(cursor)?.body;
+    identity(&mut body)?;
+    let _name = text(&mut body)?;
+    let start = body;
+    let count = big::u32(&mut body)? as usize;
+    let _lowest_index = big::u32(&mut body)?;
+    let _process = big::u16(&mut body)?;
+    if count > body.remaining() / 4 {
+        return Err(start.corrupt(Fault::Length));
+    }
+    for _ in 0..count {
+        ids.push(big::u32(&mut body)?);
+    }
+    push_length(offsets, count);
+    is_over(&body)
 }
 
 /// Whether objects have the version that they are read by; a version of 0 has the checksum of the class behind it.

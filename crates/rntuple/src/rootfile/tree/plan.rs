@@ -131,8 +131,10 @@ impl<'d> Planner<'d> {
     /// What a branch of a class has that is not split.
     pub(super) fn branch(&mut self, class: &str) -> Planned<Node> {
         let name = Name::parse(class).ok_or(Refusal::Type)?;
-        let node = self.named(&name, 0)?;
-        Ok(if matches!(node, Node::List { .. }) { Node::Headed(Box::new(node)) } else { node })
+        Ok(match self.named(&name, 0)? {
+            list @ Node::List { .. } => Node::headed(list),
+            other => other.without_head(),
+        })
     }
 
     /// A value of a type without anything around it, as it lies in a collection.
@@ -182,10 +184,13 @@ impl<'d> Planner<'d> {
         Ok(Node::list(container, item))
     }
 
+    /// An object of a class, as it lies in another or in a collection.
     fn class(&mut self, class: &str, depth: usize) -> Planned<Node> {
         match class {
             "TObject" => return Ok(Node::identity()),
-            "TRef" | "TRefArray" | "TClonesArray" | "TObjArray" | "TList" | "TDatime" | "THashList" => {
+            "TRef" => return Ok(Node::reference()),
+            "TRefArray" => return Ok(Node::references()),
+            "TClonesArray" | "TObjArray" | "TList" | "TDatime" | "THashList" => {
                 return Err(Refusal::OwnStreamer);
             }
             _ => {}
@@ -198,6 +203,10 @@ impl<'d> Planner<'d> {
     fn described(&mut self, description: &Description, depth: usize) -> Planned<Node> {
         let mut fields: Vec<Field> = Vec::new();
         for member in &description.members {
+            // A class that is a collection itself has itself as its only member, whose title says of what.
+            if member.extra == Extra::Standard && member.type_name == description.class {
+                return self.own_collection(member, depth + 1);
+            }
             let is_base = member.kind == 0 || member.kind == 66 && &*member.name == "TObject";
             let node = match &member.extra {
                 Extra::Base { .. } => self.class(&member.name, depth + 1)?,
@@ -215,6 +224,14 @@ impl<'d> Planner<'d> {
         Ok(Node::Record { class: description.class.clone(), edition, len: 0, fields })
     }
 
+    fn own_collection(&mut self, member: &Member, depth: usize) -> Planned<Node> {
+        let item =
+            member.title.strip_prefix('<').and_then(|rest| rest.rsplit_once('>')).map(|(item, _)| item);
+        let name = item.and_then(Name::parse).ok_or(Refusal::Type)?;
+        let list = Node::list(Container::Vector, self.named(&name, depth)?);
+        Ok(Node::Headed { inner: Box::new(list), is_member_wise_only: true })
+    }
+
     /// A member, as it lies in its class or in a branch of its own.
     pub(super) fn member(&mut self, member: &Member, depth: usize) -> Planned<Node> {
         self.nodes += 1;
@@ -229,9 +246,11 @@ impl<'d> Planner<'d> {
         if member.extra == Extra::Standard {
             let name = Name::parse(&member.type_name).ok_or(Refusal::Type)?;
             let item = self.named(&name, depth)?;
-            return Ok(Node::Headed(Box::new(array(&lengths, item)?)));
+            return Ok(Node::headed(array(&lengths, item)?));
         }
         match member.kind {
+            0 => self.class(&member.name, depth),
+            15 => array(&lengths, Node::Bits(Vec::new())),
             1..=19 => array(&lengths, value(member.kind, member)?),
             21..=39 => array(&lengths, value(member.kind - 20, member)?),
             61 | 62 | 81 | 82 => {
@@ -261,7 +280,7 @@ fn value(kind: i32, member: &Member) -> Planned<Node> {
         11 if matches!(&*member.type_name, "Bool_t" | "bool") => Number::Bool,
         11 => Number::U8,
         12 => Number::U16,
-        13 | 15 => Number::U32,
+        13 => Number::U32,
         14 | 17 => Number::U64,
         18 => Number::Bool,
         19 => return Ok(float16(&member.title)),

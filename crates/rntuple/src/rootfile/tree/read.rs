@@ -50,7 +50,10 @@ pub(super) fn branch(tree: &Tree, number: usize, entries: Entries) -> Result<Arr
         Shape::Record => {
             let mut fields = Vec::new();
             for &child in &branch.children {
-                fields.push((field_name(tree, branch, child), self::branch(tree, child, entries)?));
+                match (tree.branches()[child].is_base, self::branch(tree, child, entries)?) {
+                    (true, Array::Record { fields: own, .. }) => fields.extend(own),
+                    (_, array) => fields.push((field_name(tree, branch, child), array)),
+                }
             }
             Ok(record(entries.end - entries.first, fields))
         }

@@ -150,11 +150,16 @@ pub(super) fn identity(cursor: &mut Cursor<'_>) -> Result<Identity> {
         *cursor = start;
     }
     let _version = big::u16(cursor)?;
-    let identity = Identity { unique_id: big::u32(cursor)?, bits: big::u32(cursor)? };
-    if identity.bits & IS_REFERENCED != 0 {
+    Ok(Identity { unique_id: big::u32(cursor)?, bits: bits(cursor)? })
+}
+
+/// The bits of an object, with what follows them if others refer to it.
+pub(super) fn bits(cursor: &mut Cursor<'_>) -> Result<u32> {
+    let bits = big::u32(cursor)?;
+    if bits & IS_REFERENCED != 0 {
         let _process = big::u16(cursor)?;
     }
-    Ok(identity)
+    Ok(bits)
 }
 
 /// Name and title of a `TNamed`, with all that stands before them.
