@@ -129,7 +129,9 @@ impl<S: Source> Ntuple<S> {
         &self.header.schema.fields[field as usize]
     }
 
-    pub(crate) fn source(&self) -> &S {
+    /// Where its bytes come from.
+    #[must_use]
+    pub fn source(&self) -> &S {
         &self.source
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
+mod estimate;
 mod hostile;
 mod late;
 mod made;

@@ -1,0 +1,276 @@
+//! What a reading costs, before it is done: bytes, requests, time and money, from page lists alone.
+//!
+//! A page list names every page, so bytes and requests are exact; time and money are of a [`Medium`], as its numbers say.
+
+use crate::error::Result;
+use crate::format::locator::Locator;
+use crate::format::page_list::Page;
+use crate::ntuple::{Cluster, Entries, Ntuple};
+use crate::source::Source;
+use std::collections::BTreeSet;
+
+/// Bytes between two pages of a file that are rather read than asked for anew.
+pub const GAP_BYTES: u64 = 32 << 10;
+
+/// Blobs that [`blob_bytes`] chooses among: powers of two.
+const BLOB_BYTES: core::ops::RangeInclusive<u32> = 16..=26;
+
+/// The share of the time of a scan that may be lost to waiting for answers before blobs are made larger.
+const WAITING_MAX: f64 = 0.05;
+
+/// What a medium takes: an S3-like store, or a disk.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Medium {
+    /// Seconds from a request to the first byte of its answer.
+    pub latency_s: f64,
+    /// Bytes a second of all answers together.
+    pub bandwidth_bytes_s: f64,
+    /// Requests under way at once.
+    pub parallel: u32,
+    /// What it charges.
+    pub prices: Prices,
+}
+
+/// A table of prices, in whatever money.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Prices {
+    /// Of a request that writes an object.
+    pub put: f64,
+    /// Of a request that reads.
+    pub get: f64,
+    /// Of 10^9 bytes kept for a month.
+    pub gigabyte_month: f64,
+    /// Of 10^9 bytes that leave the store.
+    pub gigabyte_out: f64,
+}
+
+impl Medium {
+    /// An object store far away, with the list prices of the largest one in its standard class, in dollars (2026), read from within its region.
+    pub const S3: Self = Self {
+        latency_s: 0.015,
+        bandwidth_bytes_s: 1e9,
+        parallel: 32,
+        prices: Prices { put: 5e-6, get: 4e-7, gigabyte_month: 0.023, gigabyte_out: 0.0 },
+    };
+
+    /// A solid-state disk in the machine.
+    pub const SSD: Self = Self { latency_s: 1e-4, bandwidth_bytes_s: 3e9, parallel: 32, prices: FREE };
+
+    /// A disk that turns.
+    pub const HDD: Self = Self { latency_s: 8e-3, bandwidth_bytes_s: 2e8, parallel: 1, prices: FREE };
+
+    /// Seconds for so many requests of so many bytes together.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    pub fn seconds(&self, requests: u64, bytes: u64) -> f64 {
+        let rounds = requests.div_ceil(u64::from(self.parallel.max(1)));
+        rounds as f64 * self.latency_s + bytes as f64 / self.bandwidth_bytes_s
+    }
+}
+
+/// What one has already.
+const FREE: Prices = Prices { put: 0.0, get: 0.0, gigabyte_month: 0.0, gigabyte_out: 0.0 };
+
+/// What a column takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ColumnUse {
+    /// Its number.
+    pub column: u32,
+    /// The field that it belongs to.
+    pub field: u32,
+    /// Pages.
+    pub page_count: u64,
+    /// Bytes of its pages as they are stored, without checksums.
+    pub stored_bytes: u64,
+    /// Bytes of its elements in memory.
+    pub memory_bytes: u64,
+}
+
+/// What a reading takes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Entries.
+    pub entry_count: u64,
+    /// Clusters with some of them.
+    pub cluster_count: u64,
+    /// Each column with pages, in the order of their numbers.
+    pub columns: Vec<ColumnUse>,
+    /// Pages of all.
+    pub page_count: u64,
+    /// Bytes of all as they are stored, without checksums.
+    pub stored_bytes: u64,
+    /// Bytes of all in memory.
+    pub memory_bytes: u64,
+    /// Requests, if neighbours are one: of a container one for each column group of a cluster, of a file one for each run of pages with gaps
+    /// of at most [`GAP_BYTES`].
+    pub request_count: u64,
+}
+
+/// What a medium would take and charge.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cost {
+    /// Seconds of the reading.
+    pub seconds: f64,
+    /// Seconds, if each page were a request and one waited for the one before.
+    pub seconds_page_by_page: f64,
+    /// For the requests that read, and what leaves the store.
+    pub reading: f64,
+    /// For writing all of it, each blob an object.
+    pub writing: f64,
+    /// For keeping all of it for a month.
+    pub month: f64,
+}
+
+/// What reading these fields, with all below them, of the entries takes. Pages are whole: of one with some of the entries all is read.
+///
+/// # Errors
+/// [`NoEntries`](crate::Error::NoEntries), and what reading a page list says.
+///
+/// # Panics
+/// If there is no such field.
+pub fn usage<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entries) -> Result<Usage> {
+    let clusters = ntuple.clusters(entries)?;
+    let columns = columns_of(ntuple, fields);
+    let mut usage = Usage { entry_count: entries.end - entries.first, ..Usage::default() };
+    usage.cluster_count = clusters.len() as u64;
+    let schema = &ntuple.header().schema;
+    let mut by_column: Vec<ColumnUse> = columns
+        .iter()
+        .map(|&column| ColumnUse {
+            column,
+            field: schema.columns[column as usize].field,
+            page_count: 0,
+            stored_bytes: 0,
+            memory_bytes: 0,
+        })
+        .collect();
+    for cluster in &clusters {
+        let mut places = Vec::new();
+        for one in &mut by_column {
+            let kind = schema.columns[one.column as usize].kind.in_memory();
+            let bytes = kind.map_or(0, crate::format::column::InMemory::bytes) as u64;
+            for page in pages_of(cluster, one.column) {
+                one.page_count += 1;
+                one.stored_bytes += page.locator.bytes();
+                one.memory_bytes += u64::from(page.element_count) * bytes;
+                places.push(page.locator);
+            }
+        }
+        usage.request_count += requests(&places);
+    }
+    by_column.retain(|column| column.page_count > 0);
+    for column in &by_column {
+        usage.page_count += column.page_count;
+        usage.stored_bytes += column.stored_bytes;
+        usage.memory_bytes += column.memory_bytes;
+    }
+    usage.columns = by_column;
+    Ok(usage)
+}
+
+/// Columns of fields and of those below them, in the order of their numbers; of projected ones those that they show.
+fn columns_of<S: Source>(ntuple: &Ntuple<S>, fields: &[u32]) -> BTreeSet<u32> {
+    let mut columns = BTreeSet::new();
+    let mut waiting = fields.to_vec();
+    while let Some(field) = waiting.pop() {
+        columns.extend(ntuple.columns(field).iter().flatten());
+        waiting.extend(ntuple.children(field));
+    }
+    columns
+}
+
+fn pages_of<'a>(cluster: &Cluster<'a>, column: u32) -> &'a [Page] {
+    let described = cluster.pages.columns.get(column as usize);
+    described.map_or(&[], |described| &cluster.list.pages[described.pages.clone()])
+}
+
+/// How many requests the places of one cluster are.
+fn requests(places: &[Locator]) -> u64 {
+    let mut groups = BTreeSet::new();
+    let mut ranges = Vec::new();
+    for place in places {
+        match *place {
+            Locator::Stored { object, group, .. } => drop(groups.insert((object, group))),
+            Locator::File { offset, bytes } => ranges.push((offset, bytes)),
+            Locator::Unknown { .. } => {}
+        }
+    }
+    ranges.sort_unstable();
+    let (mut count, mut end) = (0, None::<u64>);
+    for (offset, bytes) in ranges {
+        if end.is_none_or(|end| offset > end.saturating_add(GAP_BYTES)) {
+            count += 1;
+        }
+        end = end.max(Some(offset.saturating_add(bytes)));
+    }
+    groups.len() as u64 + count
+}
+
+impl Usage {
+    /// What a medium takes for it, where blobs of so many bytes are objects.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    pub fn cost(&self, medium: &Medium, blob_bytes: u64) -> Cost {
+        let gigabytes = self.stored_bytes as f64 / 1e9;
+        let blobs = self.stored_bytes.div_ceil(blob_bytes.max(1));
+        let prices = &medium.prices;
+        let page_by_page = Medium { parallel: 1, ..*medium };
+        Cost {
+            seconds: medium.seconds(self.request_count, self.stored_bytes),
+            seconds_page_by_page: page_by_page.seconds(self.page_count, self.stored_bytes),
+            reading: self.request_count as f64 * prices.get + gigabytes * prices.gigabyte_out,
+            writing: blobs as f64 * prices.put,
+            month: gigabytes * prices.gigabyte_month,
+        }
+    }
+}
+
+/// Bytes of a blob for that medium: the least of 64 KiB to 64 MiB with which a scan of a cluster of so many bytes waits for answers in at most a
+/// twentieth of its time, and writing costs at most what keeping all of it for a month does. Less would be wasted by whoever reads a few columns.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+pub fn blob_bytes(medium: &Medium, cluster_bytes: u64) -> u64 {
+    let is_enough = |&bytes: &u64| {
+        let requests = cluster_bytes.div_ceil(bytes);
+        let all = medium.seconds(requests, cluster_bytes);
+        let waiting = 1.0 - medium.seconds(0, cluster_bytes) / all.max(f64::MIN_POSITIVE);
+        let put = medium.prices.put / bytes as f64;
+        waiting <= WAITING_MAX && (medium.prices.put == 0.0 || put <= medium.prices.gigabyte_month / 1e9)
+    };
+    let mut sizes = BLOB_BYTES.map(|power| 1_u64 << power);
+    let largest = 1 << BLOB_BYTES.end();
+    sizes
+        .find(is_enough)
+        .unwrap_or(largest)
+        .min(cluster_bytes.next_power_of_two().max(1 << BLOB_BYTES.start()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Locator, Medium, blob_bytes, requests};
+
+    #[test]
+    fn neighbours_in_a_file_and_pages_of_a_group_are_one_request() {
+        let file = |offset, bytes| Locator::File { offset, bytes };
+        assert_eq!(requests(&[]), 0);
+        assert_eq!(requests(&[file(100, 50), file(150, 50), file(40_000, 1)]), 2);
+        assert_eq!(requests(&[file(32_918, 1), file(100, 50)]), 1);
+        let stored = |object, group| Locator::Stored { object, group, offset: 0, bytes: 9 };
+        assert_eq!(requests(&[stored(1, 1), stored(1, 1), stored(1, 2), stored(2, 1)]), 3);
+    }
+
+    #[test]
+    fn seconds_are_rounds_of_answers_and_the_bytes() {
+        let medium = Medium { latency_s: 0.01, bandwidth_bytes_s: 1e6, parallel: 4, ..Medium::S3 };
+        assert!((medium.seconds(9, 2_000_000) - 2.03).abs() < 1e-9);
+    }
+
+    #[test]
+    fn blobs_are_larger_where_answers_take_longer() {
+        let cluster = 128 << 20;
+        let near = blob_bytes(&Medium::SSD, cluster);
+        let far = blob_bytes(&Medium { parallel: 1, ..Medium::S3 }, cluster);
+        assert!(near < far, "{near} {far}");
+        assert!(blob_bytes(&Medium::HDD, 1000) <= 64 << 10);
+    }
+}

@@ -1,0 +1,56 @@
+//! What an estimate says is what a reading asks for.
+
+use crate::made::{How, file};
+use crate::read::{hows, numbers, types, values_of};
+use dolmen_rntuple::estimate::usage;
+use dolmen_rntuple::format::locator::Locator;
+use dolmen_rntuple::{Entries, Memory, Ntuple, Result, Source, Want};
+use proptest::prelude::*;
+use std::sync::Mutex;
+
+/// Counts what it is asked for.
+struct Counted {
+    memory: Memory,
+    /// Where, and how many bytes; guards nothing else.
+    asked: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Source for Counted {
+    fn fetch(&self, wants: &mut [Want<'_>]) -> Result<()> {
+        for want in wants.iter() {
+            let Locator::File { offset, .. } = want.locator else { panic!("there is one file") };
+            self.asked.lock().unwrap().push((offset, want.into.len() as u64));
+        }
+        self.memory.fetch(wants)
+    }
+
+    fn holds(&self, locator: Locator, bytes: u64) -> Result<()> {
+        self.memory.holds(locator, bytes)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_reading_of_all_asks_for_the_bytes_and_pages_that_were_estimated(
+        of in types(), how in hows(), count in 1_usize..40, seed in any::<u64>(),
+    ) {
+        let values = values_of(&of, count, &mut numbers(seed));
+        let (bytes, anchor) = file(&of, &values, How { has_checksums: false, ..how });
+        let source = Counted { memory: Memory::new(bytes.into()), asked: Mutex::new(Vec::new()) };
+        let ntuple = Ntuple::open(source, &anchor).unwrap();
+        let all = Entries { first: 0, end: count as u64 };
+        let usage = usage(&ntuple, &[0], all).unwrap();
+        ntuple.source().asked.lock().unwrap().clear();
+        let read = ntuple.read(&[0], all).unwrap();
+        let mut asked = core::mem::take(&mut *ntuple.source().asked.lock().unwrap());
+        prop_assert_eq!(asked.iter().map(|(_, bytes)| bytes).sum::<u64>(), usage.stored_bytes);
+        asked.sort_unstable();
+        asked.dedup();
+        prop_assert_eq!(asked.len() as u64, usage.page_count);
+        prop_assert_eq!(usage.columns.iter().map(|column| column.page_count).sum::<u64>(), usage.page_count);
+        prop_assert_eq!(usage.entry_count, read[0].len());
+        prop_assert!(usage.request_count <= usage.page_count);
+    }
+}
