@@ -197,30 +197,28 @@ impl Node {
                 }
                 *len += count as u64;
             }
+            _ => return (0..count).try_for_each(|_| self.read_known(cursor)),
+        }
+        Ok(())
+    }
+
+    /// Reads what ROOT's own classes have, which no description says.
+    fn read_known(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
+        match self {
             Self::Identity { unique_ids, bits } => {
-                for _ in 0..count {
-                    let identity = identity(cursor)?;
-                    unique_ids.push(identity.unique_id);
-                    bits.push(identity.bits);
-                }
+                let identity = identity(cursor)?;
+                unique_ids.push(identity.unique_id);
+                bits.push(identity.bits);
             }
-            Self::Bits(values) => {
-                for _ in 0..count {
-                    values.push(bits(cursor)?);
-                }
-            }
+            Self::Bits(values) => values.push(bits(cursor)?),
             Self::Reference { ids, bits, processes } => {
-                for _ in 0..count {
-                    let identity = identity(cursor)?;
-                    ids.push(identity.unique_id);
-                    bits.push(identity.bits);
-                    processes.push(big::u16(cursor)?);
-                }
+                let identity = identity(cursor)?;
+                ids.push(identity.unique_id);
+                bits.push(identity.bits);
+                processes.push(big::u16(cursor)?);
             }
-            Self::References { offsets, ids } => {
-                (0..count).try_for_each(|_| references(cursor, offsets, ids))?;
-            }
-            Self::Counted { .. } => return Err(start.unsupported(Feature::CountedMember)),
+            Self::References { offsets, ids } => return references(cursor, offsets, ids),
+            _ => return Err(cursor.unsupported(Feature::CountedMember)),
         }
         Ok(())
     }
