@@ -27,6 +27,17 @@ pub enum Structure {
         /// The column's number.
         column: u32,
     },
+    /// A record of the store; offsets count from its start.
+    Record,
+    /// Zones beside a list of pages; offsets count from their start when they are decompressed.
+    Zones,
+    /// A group of columns in the object of a stored cluster; offsets count from its start.
+    Group {
+        /// Number of the object.
+        object: u64,
+        /// The group.
+        group: u32,
+    },
     /// Values of this field; offsets count elements of the field.
     Field {
         /// The field's number.
@@ -248,6 +259,32 @@ pub enum Error {
         /// Why.
         fit: Fit,
     },
+    /// There is something of that name already.
+    Exists {
+        /// The name.
+        name: Box<str>,
+    },
+    /// The ntuple has no such version, by the name of a tag, a number or a time.
+    NoVersion {
+        /// What was asked for.
+        name: Box<str>,
+    },
+    /// What is to be stored has other fields or columns than the ntuple has by now.
+    OtherSchema,
+    /// Others have appended entries since: they need values of the columns that are added, too.
+    Behind {
+        /// The first of them.
+        first: u64,
+        /// That behind the last.
+        end: u64,
+    },
+    /// The writer was silent for longer than its lease, and what it had written was freed.
+    Expired,
+    /// The store could not do it.
+    Store {
+        /// Why.
+        source: dolmen_client::Error,
+    },
     /// The system could not read or write.
     Io {
         /// Where.
@@ -282,6 +319,9 @@ impl fmt::Display for Structure {
             Self::Footer => f.write_str("the footer"),
             Self::PageList => f.write_str("a page list"),
             Self::Page { column } => write!(f, "a page of column {column}"),
+            Self::Record => f.write_str("a record of the store"),
+            Self::Zones => f.write_str("the zones beside a page list"),
+            Self::Group { object, group } => write!(f, "column group {group} of cluster object {object}"),
             Self::Field { field } => write!(f, "field {field}"),
             Self::Descriptions => f.write_str("the descriptions of classes"),
             Self::Tree => f.write_str("a tree"),
@@ -391,6 +431,14 @@ impl fmt::Display for Error {
                 write!(f, "entries {first} to {end} were asked for, there are {count}")
             }
             Self::NoFit { field, fit } => write!(f, "the array for field \"{field}\" {fit}"),
+            Self::Exists { name } => write!(f, "there is \"{name}\" already"),
+            Self::NoVersion { name } => write!(f, "there is no version \"{name}\""),
+            Self::OtherSchema => f.write_str("the ntuple has other fields or columns"),
+            Self::Behind { first, end } => {
+                write!(f, "others have appended entries {first} to {end}, which lack the columns to be added")
+            }
+            Self::Expired => f.write_str("the writer was silent for too long, and what it wrote was freed"),
+            Self::Store { .. } => f.write_str("the store could not do it"),
             Self::Io { offset, .. } => write!(f, "cannot read or write at offset {offset}"),
         }
     }
@@ -400,7 +448,14 @@ impl core::error::Error for Error {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             Self::Io { source, .. } => Some(source),
+            Self::Store { source } => Some(source),
             _ => None,
         }
+    }
+}
+
+impl From<dolmen_client::Error> for Error {
+    fn from(source: dolmen_client::Error) -> Self {
+        Self::Store { source }
     }
 }

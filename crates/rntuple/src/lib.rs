@@ -1,8 +1,8 @@
-//! Event data: RNTuple 1.0, read from and written to ROOT's files.
+//! Event data: RNTuple 1.0, in ROOT's files and natively in a container.
 //!
 //! [`format`] is bytes to types and back, without I/O: envelopes, schema, page lists, compression, page encodings. [`rootfile`] is
-//! ROOT's file as a container. [`Ntuple`] opens one ntuple from a [`Source`], whatever that is, and reads fields of an
-//! entry range as [`Array`]s; [`write`] makes sealed clusters of arrays.
+//! ROOT's file as a container, [`store`] is one of ours. [`Ntuple`] opens one ntuple from a [`Source`], whatever that is, and reads
+//! fields of an entry range as [`Array`]s; [`write`] makes sealed clusters of arrays.
 //!
 //! A file is hostile: lengths are checked against what is there before memory is reserved, and what is wrong is named by
 //! structure and offset ([`Error`]).
@@ -22,6 +22,7 @@ mod read;
 pub mod rootfile;
 pub mod sealed;
 mod source;
+pub mod store;
 mod taken;
 pub mod write;
 mod zone;

@@ -4,13 +4,16 @@ use crate::array::Array;
 use crate::error::{Error, Fault, Feature, Result, Structure};
 use crate::format::footer::{ClusterGroup, Footer};
 use crate::format::locator::Link;
-use crate::format::page_list::{ClusterPages, PageList};
+use crate::format::page_list::{ClusterPages, ColumnPages, PageList};
 use crate::format::schema::{Field, Known, Schema};
 use crate::format::{Header, PAGE_BYTES_MAX, block};
 use crate::read;
 use crate::rootfile::Anchor;
 use crate::source::{Source, Want};
 use std::sync::OnceLock;
+
+/// Page lists that are read together: as a list is a few hundred kilobytes, a few megabytes.
+const LISTS_MAX: usize = 16;
 
 /// Entries from one, up to before another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +33,15 @@ pub struct Cluster<'a> {
     pub list: &'a PageList,
 }
 
+/// Columns that were added with values to clusters that were there: their page lists are of the same clusters.
+#[derive(Debug)]
+struct Family {
+    /// The number of the first of them.
+    first_column: usize,
+    /// A list for each group.
+    lists: Vec<Link>,
+}
+
 /// An ntuple that is open for reading, from any thread.
 pub struct Ntuple<S> {
     source: S,
@@ -37,6 +49,8 @@ pub struct Ntuple<S> {
     /// What the header had; the rest of the schema is the footer's.
     known: Known,
     groups: Vec<ClusterGroup>,
+    /// Families of columns that were added with values to the clusters of the groups.
+    added: Vec<Family>,
     lists: Vec<OnceLock<PageList>>,
     /// Subfields of each field.
     children: Vec<Vec<u32>>,
@@ -51,12 +65,40 @@ impl<S: Source> Ntuple<S> {
     /// # Errors
     /// What [`Header::read`] and [`Footer::read`] say, and the source.
     pub fn open(source: S, anchor: &Anchor) -> Result<Self> {
-        let envelope = fetch_envelope(&source, Structure::Header, &anchor.header)?;
-        let mut header = Header::read(&envelope)?;
+        Self::open_families(source, &anchor.header, &[anchor.footer])
+    }
+
+    /// Opens the ntuple with this header, and a footer for each family of columns: the first says of the clusters, each other of what was
+    /// added to the schema for them, and where the pages of that are.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`Error::Corrupt`] if families have other groups of clusters.
+    ///
+    /// # Panics
+    /// Without a footer.
+    pub(crate) fn open_families(source: S, header: &Link, footers: &[Link]) -> Result<Self> {
+        let mut links = vec![(Structure::Header, *header)];
+        links.extend(footers.iter().map(|footer| (Structure::Footer, *footer)));
+        let mut envelopes = fetch_envelopes(&source, &links)?.into_iter();
+        let mut header = Header::read(&envelopes.next().expect("as many as links"))?;
         let known = header.schema.known();
-        let envelope = fetch_envelope(&source, Structure::Footer, &anchor.footer)?;
-        let footer = Footer::read(&envelope, header.checksum, &mut header.schema)?;
-        let (mut entry_count, groups) = (0_u64, footer.groups);
+        let (mut first, mut added) = (None::<Vec<ClusterGroup>>, Vec::new());
+        for envelope in envelopes {
+            let first_column = header.schema.columns.len();
+            let groups = Footer::read(&envelope, header.checksum, &mut header.schema)?.groups;
+            let Some(of_first) = &first else {
+                first = Some(groups);
+                continue;
+            };
+            let span = |group: &ClusterGroup| (group.first_entry, group.entry_span, group.cluster_count);
+            if !groups.iter().map(span).eq(of_first.iter().map(span)) {
+                return Err(Error::Corrupt { structure: Structure::Footer, offset: 0, fault: Fault::Length });
+            }
+            let lists = groups.iter().map(|group| group.page_list).collect();
+            added.push(Family { first_column, lists });
+        }
+        let groups = first.expect("there is a footer");
+        let mut entry_count = 0_u64;
         for group in &groups {
             let Some(end) = group.first_entry.checked_add(group.entry_span) else {
                 return Err(Error::Corrupt { structure: Structure::Footer, offset: 0, fault: Fault::Length });
@@ -66,7 +108,7 @@ impl<S: Source> Ntuple<S> {
         let lists = groups.iter().map(|_| OnceLock::new()).collect();
         let children = children(&header.schema);
         let columns = columns(&header.schema)?;
-        Ok(Self { source, header, known, groups, lists, children, columns, entry_count })
+        Ok(Self { source, header, known, groups, added, lists, children, columns, entry_count })
     }
 
     /// What header and footer say, the schema with all that was added to it.
@@ -145,11 +187,10 @@ impl<S: Source> Ntuple<S> {
             return Err(Error::NoEntries { first, end, count: self.entry_count });
         }
         let mut found = Vec::new();
-        for (at, group) in self.groups.iter().enumerate() {
-            if group.first_entry >= end || group.first_entry + group.entry_span <= first {
-                continue;
-            }
-            let list = self.page_list(at)?;
+        let has_some =
+            |group: &ClusterGroup| group.first_entry < end && group.first_entry + group.entry_span > first;
+        let groups = self.groups.iter().enumerate().filter(|(_, group)| has_some(group)).map(|(at, _)| at);
+        for list in self.page_lists(&groups.collect::<Vec<_>>())? {
             let with = |pages: &&ClusterPages| {
                 pages.first_entry < end && pages.first_entry + pages.entry_count > first
             };
@@ -173,17 +214,57 @@ impl<S: Source> Ntuple<S> {
         Ok(found)
     }
 
-    /// The page list of a group, read when it is wanted first.
-    fn page_list(&self, group: usize) -> Result<&PageList> {
-        if let Some(list) = self.lists[group].get() {
-            return Ok(list);
+    /// Page lists of groups; those that were not wanted before are read together.
+    pub(crate) fn page_lists(&self, groups: &[usize]) -> Result<Vec<&PageList>> {
+        let missing: Vec<usize> =
+            groups.iter().copied().filter(|&at| self.lists[at].get().is_none()).collect();
+        for some in missing.chunks(LISTS_MAX) {
+            let links: Vec<_> = some
+                .iter()
+                .flat_map(|&at| {
+                    let added = self.added.iter().map(move |family| family.lists[at]);
+                    core::iter::once(self.groups[at].page_list).chain(added)
+                })
+                .map(|link| (Structure::PageList, link))
+                .collect();
+            let mut envelopes = fetch_envelopes(&self.source, &links)?.into_iter();
+            for &at in some {
+                let of_group: Vec<_> = envelopes.by_ref().take(1 + self.added.len()).collect();
+                let list = self.merged(&of_group)?;
+                if list.clusters.len() != self.groups[at].cluster_count as usize {
+                    let structure = Structure::PageList;
+                    return Err(Error::Corrupt { structure, offset: 8, fault: Fault::Length });
+                }
+                // Whoever was first has read the same.
+                self.lists[at].get_or_init(|| list);
+            }
         }
-        let envelope = fetch_envelope(&self.source, Structure::PageList, &self.groups[group].page_list)?;
-        let list = PageList::read(&envelope, self.header.checksum)?;
-        if list.clusters.len() != self.groups[group].cluster_count as usize {
-            return Err(Error::Corrupt { structure: Structure::PageList, offset: 8, fault: Fault::Length });
+        Ok(groups.iter().map(|&at| self.lists[at].get().expect("it was read above")).collect())
+    }
+
+    /// The list of the clusters of a group, from those of all families.
+    fn merged(&self, envelopes: &[Vec<u8>]) -> Result<PageList> {
+        let mut list = PageList::read(&envelopes[0], self.header.checksum)?;
+        for (family, envelope) in self.added.iter().zip(&envelopes[1..]) {
+            let more = PageList::read(envelope, self.header.checksum)?;
+            let entries = |pages: &ClusterPages| (pages.first_entry, pages.entry_count);
+            let is_behind = list.clusters.iter().all(|pages| pages.columns.len() <= family.first_column);
+            if !is_behind || !more.clusters.iter().map(entries).eq(list.clusters.iter().map(entries)) {
+                let structure = Structure::PageList;
+                return Err(Error::Corrupt { structure, offset: 8, fault: Fault::Length });
+            }
+            let before = list.pages.len();
+            list.pages.extend(more.pages);
+            for (pages, more) in list.clusters.iter_mut().zip(more.clusters) {
+                let none = ColumnPages { first_element: None, compression: 0, pages: before..before };
+                pages.columns.resize(family.first_column, none);
+                pages.columns.extend(more.columns.into_iter().map(|column| ColumnPages {
+                    pages: column.pages.start + before..column.pages.end + before,
+                    ..column
+                }));
+            }
         }
-        Ok(self.lists[group].get_or_init(|| list))
+        Ok(list)
     }
 
     /// Reads fields, by their numbers, of entries.
@@ -198,16 +279,25 @@ impl<S: Source> Ntuple<S> {
     }
 }
 
-fn fetch_envelope<S: Source>(source: &S, structure: Structure, link: &Link) -> Result<Vec<u8>> {
-    let stored_bytes = link.locator.bytes();
-    let bytes = stored_bytes.max(link.length_bytes);
-    if bytes > PAGE_BYTES_MAX {
-        return Err(Error::TooBig { structure, offset: 0, bytes, bytes_max: PAGE_BYTES_MAX });
+/// Envelopes, decompressed.
+pub(crate) fn fetch_envelopes<S: Source>(source: &S, links: &[(Structure, Link)]) -> Result<Vec<Vec<u8>>> {
+    let mut stored = Vec::with_capacity(links.len());
+    for (structure, link) in links {
+        let stored_bytes = link.locator.bytes();
+        let bytes = stored_bytes.max(link.length_bytes);
+        if bytes > PAGE_BYTES_MAX {
+            let structure = *structure;
+            return Err(Error::TooBig { structure, offset: 0, bytes, bytes_max: PAGE_BYTES_MAX });
+        }
+        source.holds(link.locator, stored_bytes)?;
+        stored.push(vec![0; usize::try_from(stored_bytes).expect("it was compared with the limit")]);
     }
-    source.holds(link.locator, stored_bytes)?;
-    let mut stored = vec![0; usize::try_from(stored_bytes).expect("it was compared with the limit")];
-    source.fetch(&mut [Want { locator: link.locator, into: &mut stored }])?;
-    block::decompress(structure, &stored, link.length_bytes)
+    let wants = links.iter().zip(&mut stored).map(|((_, link), into)| Want { locator: link.locator, into });
+    source.fetch(&mut wants.collect::<Vec<_>>())?;
+    let envelopes = links.iter().zip(stored);
+    envelopes
+        .map(|((structure, link), stored)| block::decompress(*structure, &stored, link.length_bytes))
+        .collect()
 }
 
 fn children(schema: &Schema) -> Vec<Vec<u32>> {

@@ -26,6 +26,17 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// As [`fetch`](Self::fetch).
     fn holds(&self, locator: Locator, bytes: u64) -> Result<()>;
+
+    /// Bytes of pages that are fetched before they are decoded. What they become should still be in a cache of the processor; a source
+    /// whose requests take long has more of them under way at once.
+    fn fetch_bytes_max(&self) -> u64 {
+        8 << 20
+    }
+
+    /// Whether pages of several columns are one request, so that all that a cluster is to give is better asked for at once.
+    fn has_groups(&self) -> bool {
+        false
+    }
 }
 
 /// Whether a file of `length_bytes` has `bytes` where the locator says.

@@ -51,6 +51,16 @@ impl Locator {
         }
     }
 
+    /// What orders places such that those are neighbours which are read together; all before the last number have to be the same for
+    /// that in a container.
+    pub(crate) fn order(self) -> (u64, u32, u64) {
+        match self {
+            Self::File { offset, .. } => (0, 0, offset),
+            Self::Stored { object, group, offset, .. } => (object, group, offset),
+            Self::Unknown { .. } => (0, 0, 0),
+        }
+    }
+
     /// What is behind it: the checksum of a page.
     pub(crate) fn behind(self) -> Self {
         let checksum_bytes = CHECKSUM_BYTES as u64;

@@ -207,6 +207,61 @@ impl Node {
         Ok(())
     }
 
+    /// Columns of this node and of those below it, each with how many offsets are above it.
+    fn each_column<S: Source>(&self, ntuple: &Ntuple<S>, depth: usize, with: &mut impl FnMut(u32, usize)) {
+        let own = |with: &mut dyn FnMut(u32, usize)| {
+            for columns in ntuple.columns(self.field) {
+                columns.get(self.column).into_iter().for_each(|&number| with(number, depth));
+            }
+        };
+        match &self.shape {
+            Shape::Values { .. } | Shape::Sizes { .. } => own(with),
+            Shape::Lists { content, .. } => {
+                own(with);
+                content.each_column(ntuple, depth + 1, with);
+            }
+            Shape::Variant { contents, .. } => {
+                own(with);
+                contents.iter().for_each(|content| content.each_column(ntuple, depth + 1, with));
+            }
+            Shape::Repeated { content, .. } => content.each_column(ntuple, depth, with),
+            Shape::Record { fields, .. } => {
+                fields.iter().for_each(|(_, field)| field.each_column(ntuple, depth, with));
+            }
+        }
+    }
+
+    /// Pages that later rounds want of a cluster of which all entries are wanted.
+    pub(super) fn inner_pages<S: Source>(
+        &self,
+        ntuple: &Ntuple<S>,
+        cluster: &Cluster<'_>,
+        pages: &mut Vec<Page>,
+    ) -> Result<()> {
+        let mut numbers = Vec::new();
+        self.each_column(ntuple, 0, &mut |number, depth| numbers.extend((depth > 0).then_some(number)));
+        for number in numbers {
+            let Some(column) = cluster.pages.columns.get(number as usize) else { continue };
+            let some = cluster.list.pages[column.pages.clone()].iter().filter(|page| page.element_count > 0);
+            for page in some {
+                pages::vet(ntuple, number, page)?;
+                pages.push(*page);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of all pages of this node and those below it in a cluster, as they are stored.
+    pub(super) fn stored_bytes<S: Source>(&self, ntuple: &Ntuple<S>, cluster: &Cluster<'_>) -> u64 {
+        let mut bytes = 0_u64;
+        self.each_column(ntuple, 0, &mut |number, _| {
+            let column = cluster.pages.columns.get(number as usize);
+            let pages = column.map_or(&[][..], |column| &cluster.list.pages[column.pages.clone()]);
+            bytes = pages.iter().fold(bytes, |all, page| all.saturating_add(page.locator.bytes()));
+        });
+        bytes
+    }
+
     /// The array of all that was read.
     pub(super) fn finish(self) -> Array {
         match self.shape {

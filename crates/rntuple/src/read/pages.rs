@@ -2,13 +2,12 @@
 
 use crate::error::{Error, Fault, Result, Structure};
 use crate::format::column::{Column, InMemory};
+use crate::format::locator::Locator;
 use crate::format::page_list::Page;
 use crate::format::{CHECKSUM_BYTES, PAGE_BYTES_MAX, block, checksum, encoding};
 use crate::ntuple::Ntuple;
 use crate::source::{Source, Want};
-
-/// Bytes that are fetched before they are decoded: what they become should still be in a cache of the processor.
-const FETCH_BYTES_MAX: u64 = 8 << 20;
+use std::collections::BTreeMap;
 
 /// As many times its bytes a page may become without being looked at first: zlib cannot make more of them.
 const RATIO_TRUSTED: u64 = 1032;
@@ -39,22 +38,76 @@ struct Fetched<'a> {
     is_direct: bool,
 }
 
-/// Does all jobs.
-pub(super) fn fetch<S: Source>(ntuple: &Ntuple<S>, jobs: Vec<Job<'_>>) -> Result<()> {
+/// Pages that were fetched before they are wanted, since what was wanted is next to them.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// As they are stored, with the checksums behind them, and how many jobs will want them.
+    pages: BTreeMap<Key, (usize, Vec<u8>)>,
+}
+
+/// What tells a page from all others of a source: its place, and its bytes, which may be none.
+type Key = ((u64, u32, u64), u64);
+
+fn key(locator: Locator) -> Key {
+    (locator.order(), locator.bytes())
+}
+
+/// What is fetched.
+enum Item<'a> {
+    Job(Fetched<'a>),
+    /// A page that is wanted later, and by how many jobs.
+    Kept(Page, usize, Vec<u8>),
+}
+
+/// Does all jobs. Pages to keep are fetched with them, each for as many jobs as it is named.
+pub(super) fn fetch<S: Source>(
+    ntuple: &Ntuple<S>,
+    jobs: Vec<Job<'_>>,
+    keep: Vec<Page>,
+    kept: &mut Kept,
+) -> Result<()> {
     let mut scratch = Scratch::default();
-    let mut waiting = Vec::new();
-    let mut waiting_bytes = 0;
+    let mut items = Vec::new();
     for job in jobs {
-        let fetched = prepared(ntuple, job)?;
-        waiting_bytes += fetched.page_bytes as u64;
-        waiting.push(fetched);
-        if waiting_bytes >= FETCH_BYTES_MAX {
-            serve(ntuple.source(), &mut waiting, &mut scratch)?;
-            waiting.clear();
-            waiting_bytes = 0;
+        let mut fetched = prepared(ntuple, job)?;
+        match kept.take(fetched.job.page.locator) {
+            Some(stored) => fetched.decode_kept(&stored, &mut scratch)?,
+            None => items.push((fetched.job.page.locator, fetched.page_bytes, Item::Job(fetched))),
         }
     }
-    serve(ntuple.source(), &mut waiting, &mut scratch)
+    let mut named = BTreeMap::<_, (Page, usize)>::new();
+    for page in keep {
+        named.entry(key(page.locator)).or_insert((page, 0)).1 += 1;
+    }
+    for (page, count) in named.into_values() {
+        let sum_bytes = if page.has_checksum { CHECKSUM_BYTES } else { 0 };
+        let stored_bytes = usize::try_from(page.locator.bytes()).expect("it was compared with the limit");
+        let bytes = stored_bytes + sum_bytes;
+        items.push((page.locator, bytes, Item::Kept(page, count, vec![0; bytes])));
+    }
+    // What is in one place is next to each other, and is not cut.
+    items.sort_by_key(|(locator, ..)| locator.order());
+    let (mut waiting, mut waiting_bytes, mut last) = (Vec::new(), 0, None);
+    let bytes_max = ntuple.source().fetch_bytes_max();
+    for (locator, bytes, item) in items {
+        let group = matches!(locator, Locator::Stored { .. }).then(|| (locator.order().0, locator.order().1));
+        if waiting_bytes >= bytes_max && (group.is_none() || group != last) {
+            serve(ntuple.source(), &mut waiting, &mut scratch, kept)?;
+            waiting_bytes = 0;
+        }
+        last = group;
+        waiting_bytes += bytes as u64;
+        waiting.push(item);
+    }
+    serve(ntuple.source(), &mut waiting, &mut scratch, kept)
+}
+
+impl Kept {
+    fn take(&mut self, locator: Locator) -> Option<Vec<u8>> {
+        let found = self.pages.get_mut(&key(locator))?;
+        found.0 -= 1;
+        if found.0 > 0 { Some(found.1.clone()) } else { self.pages.remove(&key(locator)).map(|kept| kept.1) }
+    }
 }
 
 /// Looks at what a page claims before memory is taken for its elements: that its bytes are there, and, where they would become very many
@@ -93,18 +146,41 @@ fn prepared<'a, S: Source>(ntuple: &Ntuple<S>, job: Job<'a>) -> Result<Fetched<'
     Ok(Fetched { job, column, page_bytes: count(page_bytes), stored, sum: [0; CHECKSUM_BYTES], is_direct })
 }
 
-fn serve<S: Source>(source: &S, some: &mut [Fetched<'_>], scratch: &mut Scratch) -> Result<()> {
-    let mut wants = Vec::with_capacity(some.len() * 2);
-    for Fetched { job, stored, sum, is_direct, .. } in some.iter_mut() {
-        let locator = job.page.locator;
-        wants.push(Want { locator, into: if *is_direct { job.into } else { stored } });
-        if job.page.has_checksum {
-            wants.push(Want { locator: locator.behind(), into: sum });
+/// Fetches items, and does what is to be done with each.
+fn serve<S: Source>(
+    source: &S,
+    items: &mut Vec<Item<'_>>,
+    scratch: &mut Scratch,
+    kept: &mut Kept,
+) -> Result<()> {
+    let mut wants = Vec::with_capacity(items.len() * 2);
+    for item in items.iter_mut() {
+        match item {
+            Item::Job(Fetched { job, stored, sum, is_direct, .. }) => {
+                let locator = job.page.locator;
+                wants.push(Want { locator, into: if *is_direct { job.into } else { stored } });
+                if job.page.has_checksum {
+                    wants.push(Want { locator: locator.behind(), into: sum });
+                }
+            }
+            Item::Kept(page, _, stored) => {
+                let stored_bytes = usize::try_from(page.locator.bytes()).expect("there is memory for it");
+                let (into, behind) = stored.split_at_mut(stored_bytes);
+                wants.push(Want { locator: page.locator, into });
+                if page.has_checksum {
+                    wants.push(Want { locator: page.locator.behind(), into: behind });
+                }
+            }
         }
     }
     source.fetch(&mut wants)?;
-    for fetched in some {
-        fetched.decode(scratch)?;
+    for item in items.drain(..) {
+        match item {
+            Item::Job(mut fetched) => fetched.decode(scratch)?,
+            Item::Kept(page, count, stored) => {
+                kept.pages.insert(key(page.locator), (count, stored));
+            }
+        }
     }
     Ok(())
 }
@@ -117,6 +193,21 @@ struct Scratch {
 }
 
 impl Fetched<'_> {
+    /// Decodes a page that was kept, with its checksum behind it.
+    fn decode_kept(&mut self, kept: &[u8], scratch: &mut Scratch) -> Result<()> {
+        let stored_bytes = usize::try_from(self.job.page.locator.bytes()).expect("it was kept");
+        let (stored, sum) = kept.split_at(stored_bytes);
+        if let Some(sum) = sum.first_chunk() {
+            self.sum = *sum;
+        }
+        if self.is_direct {
+            self.job.into.copy_from_slice(stored);
+        } else {
+            self.stored.copy_from_slice(stored);
+        }
+        self.decode(scratch)
+    }
+
     fn decode(&mut self, scratch: &mut Scratch) -> Result<()> {
         let structure = Structure::Page { column: self.job.number };
         let stored: &[u8] = if self.is_direct { self.job.into } else { &self.stored };

@@ -1,0 +1,273 @@
+//! Clusters that are put behind those that there are.
+
+use super::base::{Base, Placed, PlacedColumn};
+use super::catalogue::Stored;
+use super::commit::{Version, commit};
+use super::measure::Measure;
+use super::numbers::Numbers;
+use super::pack::{Group, pack};
+use super::pipeline::Pipeline;
+use super::place;
+use super::record::{Config, Made};
+use super::zones::Known;
+use crate::error::{Error, Fault, Result, Structure};
+use crate::format::CHECKSUM_BYTES;
+use crate::format::locator::Locator;
+use crate::format::page_list::Page;
+use crate::format::schema::Schema;
+use crate::ntuple::{Entries, Ntuple};
+use crate::sealed::{SealedCluster, SealedColumn};
+use crate::source::Source;
+use dolmen_client::{At, IoBuf, ObjectClass};
+
+/// Appends clusters to a stored ntuple. What it has put is in the container at once, and part of the ntuple with
+/// [`commit`](Self::commit); what is never committed is freed by [`Store::collect`](super::Store::collect).
+///
+/// Others may append at the same time, from here or elsewhere.
+#[derive(Debug)]
+pub struct Appender {
+    stored: Stored,
+    base: Base,
+    writing: Writing,
+    clusters: Vec<Placed>,
+}
+
+/// Pages on their way into objects that nobody else knows.
+#[derive(Debug)]
+pub(super) struct Writing {
+    pub(super) numbers: Numbers,
+    pub(super) pipeline: Pipeline,
+    pub(super) config: Config,
+    pub(super) measures: bool,
+}
+
+impl Appender {
+    pub(super) fn begin(stored: Stored) -> Result<Self> {
+        let current = stored.current(At::Latest)?;
+        let base = Base::load(&stored.source(&current)?, current)?;
+        let writing = Writing::begin(&stored)?;
+        Ok(Self { stored, base, writing, clusters: Vec::new() })
+    }
+
+    /// The schema that clusters have to be of.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.base.schema
+    }
+
+    /// How many entries were put and are not part of the ntuple yet.
+    #[must_use]
+    pub fn entry_count(&self) -> u64 {
+        self.clusters.iter().map(|cluster| cluster.entry_count).sum()
+    }
+
+    /// Whether pages that come without zones are decompressed to find these; so unless it is said.
+    pub fn measures(&mut self, measures: bool) {
+        self.writing.measures = measures;
+    }
+
+    /// Puts a cluster into the container.
+    ///
+    /// # Errors
+    /// [`Error::OtherSchema`]; [`Error::Corrupt`] for a page that is not what its checksum says, or of other elements than entries;
+    /// [`Error::Expired`]; [`Error::Store`].
+    pub fn push(&mut self, cluster: &SealedCluster<'_>) -> Result<()> {
+        if cluster.columns.len() > self.base.schema.columns.len() {
+            return Err(Error::OtherSchema);
+        }
+        if cluster.entry_count == 0 {
+            return Ok(());
+        }
+        let class = ObjectClass(self.base.anchor.class);
+        let placed = self.writing.put(&self.stored, class, &self.base.schema, 0, cluster)?;
+        self.clusters.push(placed);
+        Ok(())
+    }
+
+    /// Puts all clusters of another ntuple of the same schema, their pages as they are.
+    ///
+    /// # Errors
+    /// [`Error::OtherSchema`]; those of reading; [`Error::Expired`]; [`Error::Store`].
+    pub fn push_all<S: Source>(&mut self, from: &Ntuple<S>) -> Result<()> {
+        if !is_same(&from.header().schema, &self.base.schema) {
+            return Err(Error::OtherSchema);
+        }
+        let class = ObjectClass(self.base.anchor.class);
+        let entries = Entries { first: 0, end: from.entry_count() };
+        for cluster in from.clusters(entries)? {
+            let placed = self.writing.copy(self.stored.store(), class, from, &cluster)?;
+            self.clusters.push(placed);
+        }
+        Ok(())
+    }
+
+    /// Makes what was put part of the ntuple: all of it, or, with an error, nothing. What others have appended meanwhile is before it.
+    ///
+    /// # Errors
+    /// [`Error::OtherSchema`] if columns were added since it began; [`Error::Expired`]; [`Error::NoNtuple`] if it was destroyed;
+    /// [`Error::TooBig`] if it was so much that its page lists do not fit one transaction; [`Error::Store`].
+    pub fn commit(&mut self) -> Result<Version> {
+        self.writing.pipeline.finish()?;
+        let (store, clusters) = (self.stored.store().clone(), &self.clusters);
+        let column_count = self.base.schema.columns.len();
+        let version = commit(&self.stored, &mut self.writing.numbers, &mut self.base, |base| {
+            if base.schema.columns.len() != column_count {
+                return Err(Error::OtherSchema);
+            }
+            base.append(clusters, Made::Appended, store.now_ns())
+        })?;
+        self.clusters.clear();
+        Ok(version)
+    }
+
+    /// Gives up what was put since the last commit, so that it can be freed at once.
+    ///
+    /// # Errors
+    /// [`Error::Store`]; it is freed when the lease is over then.
+    pub fn discard(mut self) -> Result<()> {
+        self.writing.pipeline.finish()?;
+        self.writing.numbers.give_up()
+    }
+}
+
+/// Whether clusters of one schema can be of the other.
+fn is_same(one: &Schema, other: &Schema) -> bool {
+    let field = |schema: &Schema| {
+        let of = |field: &crate::format::schema::Field| {
+            (field.name.clone(), field.type_name.clone(), field.parent, field.role, field.repetition)
+        };
+        schema.fields.iter().map(of).collect::<Vec<_>>()
+    };
+    let column = |schema: &Schema| {
+        let of = |column: &crate::format::schema::Column| {
+            (column.kind, column.bits, column.field, column.representation, column.range)
+        };
+        schema.columns.iter().map(of).collect::<Vec<_>>()
+    };
+    field(one) == field(other) && column(one) == column(other)
+}
+
+impl Writing {
+    pub(super) fn begin(stored: &Stored) -> Result<Self> {
+        let (numbers, config) = (stored.store().numbers()?, stored.config(At::Latest)?);
+        Ok(Self { numbers, pipeline: Pipeline::default(), config, measures: true })
+    }
+
+    /// Puts a cluster whose columns are those of `schema` from `first` on.
+    pub(super) fn put(
+        &mut self,
+        stored: &Stored,
+        class: ObjectClass,
+        schema: &Schema,
+        first: usize,
+        cluster: &SealedCluster<'_>,
+    ) -> Result<Placed> {
+        self.numbers.renew()?;
+        let number = self.numbers.next()?;
+        let (mut columns, mut sizes) = (Vec::new(), Vec::new());
+        for (at, column) in cluster.columns.iter().enumerate() {
+            let Some(sealed) = column else {
+                columns.push(None);
+                sizes.push(Vec::new());
+                continue;
+            };
+            let known = self.known(schema, first + at, cluster.entry_count, sealed)?;
+            sizes.push(sealed.pages.iter().map(|page| page.stored_bytes()).collect());
+            let pages =
+                sealed.pages.iter().map(|page| placed_page(page.element_count, page.checksum.is_some()));
+            let pages = pages.collect();
+            columns.push(Some(PlacedColumn { compression: sealed.compression, pages, known }));
+        }
+        let order: Vec<u32> = self
+            .config
+            .order
+            .iter()
+            .filter_map(|&column| column.checked_sub(u32::try_from(first).ok()?))
+            .collect();
+        let groups = pack(&sizes, &order, u64::from(self.config.group_bytes));
+        let object = place::cluster(stored.container(), class, number)?;
+        for (at, group) in (0_u32..).zip(&groups) {
+            let mut buf = room(group)?;
+            for &(no, offset) in &group.pages {
+                let column = cluster.columns[no.column].as_ref().expect("it has pages");
+                let page = &column.pages[no.page];
+                let start = usize::try_from(offset).expect("the group is in memory");
+                let end = start + page.stored.len();
+                buf[start..end].copy_from_slice(&page.stored);
+                if let Some(sum) = page.checksum {
+                    buf[end..end + CHECKSUM_BYTES].copy_from_slice(&sum.to_le_bytes());
+                }
+                let placed = columns[no.column].as_mut().expect("it has pages");
+                placed.pages[no.page].locator = locator(number, at, offset, page.stored.len())?;
+            }
+            self.pipeline.write(object.clone(), place::group(at).to_vec(), place::PAGES, buf)?;
+        }
+        Ok(Placed { entry_count: cluster.entry_count, columns })
+    }
+
+    /// What is known of the pages of a column, which are looked at.
+    fn known(
+        &self,
+        schema: &Schema,
+        number: usize,
+        entry_count: u64,
+        sealed: &SealedColumn<'_>,
+    ) -> Result<Vec<Known>> {
+        let column = schema.columns[number];
+        let at = u32::try_from(number).expect("a schema has fewer columns");
+        let wrong = |fault| Error::Corrupt { structure: Structure::Page { column: at }, offset: 0, fault };
+        if has_one_of_each_entry(schema, number) && sealed.element_count() != entry_count {
+            return Err(wrong(Fault::Length));
+        }
+        if sealed.pages.iter().any(|page| !page.is_whole()) {
+            return Err(wrong(Fault::Checksum));
+        }
+        let mut measure = Measure::new(at, column);
+        let is_measured = self.measures && sealed.pages.iter().any(|page| page.zone.is_none());
+        let of = |page: &crate::sealed::SealedPage<'_>| {
+            let zone = match is_measured {
+                true => measure.next(page.element_count, &page.stored)?,
+                false => page.zone,
+            };
+            Ok(Known { zone, sum: page.checksum })
+        };
+        sealed.pages.iter().map(of).collect()
+    }
+}
+
+/// Whether the column has one element of each entry.
+fn has_one_of_each_entry(schema: &Schema, column: usize) -> bool {
+    let column = &schema.columns[column];
+    let field = &schema.fields[column.field as usize];
+    let is_first = schema
+        .columns
+        .iter()
+        .find(|other| other.field == column.field && other.representation == column.representation);
+    field.parent == column.field
+        && field.repetition.is_none()
+        && column.first_element == 0
+        && is_first.is_some_and(|first| core::ptr::eq(first, column))
+}
+
+/// A page that gets its place when its group is written.
+pub(super) fn placed_page(element_count: u32, has_checksum: bool) -> Page {
+    let locator = Locator::Stored { object: 0, group: 0, offset: 0, bytes: 0 };
+    Page { element_count, has_checksum, locator }
+}
+
+/// The place of a page.
+pub(super) fn locator(object: u64, group: u32, offset: u64, bytes: usize) -> Result<Locator> {
+    let structure = Structure::Group { object, group };
+    let too_big = Error::TooBig { structure, offset, bytes: bytes as u64, bytes_max: u64::from(u32::MAX) };
+    let bytes = u32::try_from(bytes).map_err(|_wide| too_big)?;
+    Ok(Locator::Stored { object, group, offset, bytes })
+}
+
+/// Memory for a group.
+pub(super) fn room(group: &Group) -> Result<IoBuf> {
+    let structure = Structure::Group { object: 0, group: 0 };
+    let bytes_max = crate::format::PAGE_BYTES_MAX;
+    let too_big = || Error::TooBig { structure, offset: 0, bytes: group.bytes, bytes_max };
+    let bytes = usize::try_from(group.bytes).ok().filter(|_| group.bytes <= bytes_max);
+    bytes.and_then(IoBuf::try_zeroed).ok_or_else(too_big)
+}

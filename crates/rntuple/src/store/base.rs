@@ -1,0 +1,365 @@
+//! A version as the next one is made of it: envelopes of families, the last page lists, counts of elements.
+//!
+//! Invariants: all families have lists of the same clusters; each list has at most [`LIST_CLUSTERS_MAX`] clusters, so that the next
+//! version writes little; what earlier versions wrote is referred to and never written again.
+
+use super::METADATA_COMPRESSION;
+use super::place::{self, Part};
+use super::record::{self, Anchor, Made};
+use super::source::StoreSource;
+use super::zones::{self, Known};
+use crate::error::{Error, Fault, Result, Structure};
+use crate::format::footer::{ClusterGroup, Footer};
+use crate::format::locator::Link;
+use crate::format::page_list::{ClusterPages, ColumnPages, Page, PageList};
+use crate::format::schema::{Known as Extent, Schema};
+use crate::format::{Header, block};
+use crate::ntuple::fetch_envelopes;
+use crate::sealed::ElementCounts;
+use dolmen_client::ObjectClass;
+
+/// Clusters of one page list: the next append writes the last list anew.
+const LIST_CLUSTERS_MAX: usize = 64;
+
+/// Pages of one list, of all families: a megabyte of descriptions.
+const LIST_PAGES_MAX: usize = 32_768;
+
+/// Bytes that one transaction writes of a version: what a frame carries, with room for what is around it. A writer of more commits
+/// more often.
+const VERSION_BYTES_MAX: usize = 48 << 20;
+
+/// The pages of a column of a cluster that are stored, and that no version has yet.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct PlacedColumn {
+    /// How they were compressed.
+    pub(super) compression: u32,
+    /// The pages.
+    pub(super) pages: Vec<Page>,
+    /// What is known of each.
+    pub(super) known: Vec<Known>,
+}
+
+/// A cluster that is stored, and that no version has yet.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Placed {
+    /// How many entries it has.
+    pub(super) entry_count: u64,
+    /// Its columns: of the whole schema, or those that are added.
+    pub(super) columns: Vec<Option<PlacedColumn>>,
+}
+
+/// Lists of the same clusters, one of each family, with what is known of their pages.
+type Lists = Vec<(PageList, Vec<Known>)>;
+
+#[derive(Clone, Debug)]
+struct Family {
+    /// What the schema had before this family's fields and columns.
+    before: Extent,
+    /// What it had with them.
+    after: Extent,
+    groups: Vec<ClusterGroup>,
+}
+
+/// A version, as the next one is made of it.
+#[derive(Clone, Debug)]
+pub(super) struct Base {
+    pub(super) anchor: Anchor,
+    pub(super) schema: Schema,
+    header_sum: u64,
+    families: Vec<Family>,
+    /// The lists of the last group, if there is one.
+    last: Lists,
+    counts: ElementCounts,
+}
+
+/// The next version, and what has to be written of it.
+#[derive(Debug)]
+pub(super) struct Next {
+    pub(super) base: Base,
+    /// Values of the version by their akeys.
+    pub(super) values: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Base {
+    /// Before the first version: a schema without entries, of which the header has what is `known`. It is written with the first.
+    pub(super) fn before_first(header: &Header, known: Extent, class: ObjectClass) -> (Self, Vec<u8>) {
+        let (envelope, header_sum) = header.write_known(&known);
+        let nowhere =
+            Link { length_bytes: envelope.len() as u64, locator: place::own(Part::Header, 0, 1, 0) };
+        let anchor = Anchor {
+            version: 0,
+            time_ns: 0,
+            entry_count: 0,
+            cluster_count: 0,
+            made: Made::Created,
+            class: class.0,
+            header: nowhere,
+            footers: Vec::new(),
+        };
+        let after = header.schema.known();
+        let families = vec![Family { before: known, after, groups: Vec::new() }];
+        let (schema, counts) = (header.schema.clone(), ElementCounts::new(&header.schema));
+        (Self { anchor, schema, header_sum, families, last: Vec::new(), counts }, envelope)
+    }
+
+    /// The version of an anchor.
+    pub(super) fn load(source: &StoreSource, anchor: Anchor) -> Result<Self> {
+        let mut links = vec![(Structure::Header, anchor.header)];
+        links.extend(anchor.footers.iter().map(|footer| (Structure::Footer, *footer)));
+        let mut envelopes = fetch_envelopes(source, &links)?.into_iter();
+        let header = Header::read(&envelopes.next().expect("as many as links"))?;
+        let (mut schema, mut families) = (header.schema, Vec::new());
+        for envelope in envelopes {
+            let before = schema.known();
+            let groups = Footer::read(&envelope, header.checksum, &mut schema)?.groups;
+            families.push(Family { before, after: schema.known(), groups });
+        }
+        let mut base = Self {
+            counts: ElementCounts::default(),
+            anchor,
+            schema,
+            header_sum: header.checksum,
+            families,
+            last: Vec::new(),
+        };
+        if let Some(at) = base.families[0].groups.len().checked_sub(1) {
+            base.last = base.lists(source, at)?;
+        }
+        let key = (place::version(base.anchor.version), place::COUNTS.to_vec());
+        let counts = source.values(&[key])?.remove(0).ok_or_else(lost)?;
+        let counts = record::read_counts(&counts, base.schema.columns.len())?;
+        base.counts = counted(&base.schema, &counts)?;
+        Ok(base)
+    }
+
+    /// The lists of all families of a group.
+    pub(super) fn lists(&self, source: &StoreSource, at: usize) -> Result<Lists> {
+        let group = |family: &Family| family.groups.get(at).map(|group| group.page_list).ok_or_else(lost);
+        let links = self.families.iter().map(group).collect::<Result<Vec<_>>>()?;
+        let wanted: Vec<_> = links.iter().map(|link| (Structure::PageList, *link)).collect();
+        let beside: Vec<_> = links.iter().filter_map(|link| place::zones_of(link.locator)).collect();
+        let beside = beside.into_iter().map(|(version, akey)| (place::version(version), akey));
+        let known = source.values(&beside.collect::<Vec<_>>())?;
+        let mut lists = Vec::new();
+        for (envelope, known) in fetch_envelopes(source, &wanted)?.iter().zip(known) {
+            let list = PageList::read(envelope, self.header_sum)?;
+            let known = zones::read(&known.ok_or_else(lost)?)?;
+            if known.len() != list.pages.len() {
+                return Err(Error::Corrupt { structure: Structure::Zones, offset: 0, fault: Fault::Length });
+            }
+            lists.push((list, known));
+        }
+        Ok(lists)
+    }
+
+    /// The first column of each family.
+    fn starts(&self) -> Vec<usize> {
+        core::iter::once(0).chain(self.families[1..].iter().map(|family| family.before.columns)).collect()
+    }
+
+    /// The next version with clusters behind those that there are.
+    pub(super) fn append(&self, clusters: &[Placed], made: Made, time_ns: u64) -> Result<Next> {
+        let mut making = Making::new(self, made, time_ns);
+        let starts = self.starts();
+        for cluster in clusters {
+            let mut columns: Vec<_> = cluster.columns.iter().map(Option::as_ref).collect();
+            columns.resize(self.schema.columns.len(), None);
+            let firsts = making.base.counts.next(&elements(&columns))?;
+            making.begin_list()?;
+            let base = &mut making.base;
+            let first_entry = base.anchor.entry_count;
+            for (family, (list, known)) in base.last.iter_mut().enumerate() {
+                let end = starts.get(family + 1).copied().unwrap_or(columns.len());
+                let range = starts[family]..end;
+                let pages = described(list, known, &columns[range.clone()], &firsts[range]);
+                list.clusters.push(ClusterPages {
+                    first_entry,
+                    entry_count: cluster.entry_count,
+                    columns: pages,
+                });
+            }
+            let entry_count = first_entry.checked_add(cluster.entry_count).ok_or_else(lost)?;
+            base.anchor.entry_count = entry_count;
+            base.anchor.cluster_count += 1;
+            making.is_changed = true;
+        }
+        making.end_list()?;
+        for family in 0..self.families.len() {
+            making.put_footer(family)?;
+        }
+        making.finish()
+    }
+}
+
+/// A version in the making.
+struct Making {
+    base: Base,
+    values: Vec<(Vec<u8>, Vec<u8>)>,
+    list_count: u32,
+    /// Whether the last lists are other than those that are stored.
+    is_changed: bool,
+}
+
+impl Making {
+    fn new(before: &Base, made: Made, time_ns: u64) -> Self {
+        let mut base = before.clone();
+        base.anchor = Anchor { version: before.anchor.version + 1, made, time_ns, ..before.anchor.clone() };
+        Self { base, values: Vec::new(), list_count: 0, is_changed: false }
+    }
+
+    /// Has the last lists be such that there is room for one more cluster.
+    fn begin_list(&mut self) -> Result<()> {
+        let pages: usize = self.base.last.iter().map(|(list, _)| list.pages.len()).sum();
+        let clusters = self.base.last.first().map_or(LIST_CLUSTERS_MAX, |(list, _)| list.clusters.len());
+        if clusters < LIST_CLUSTERS_MAX && pages < LIST_PAGES_MAX {
+            return Ok(());
+        }
+        self.end_list()?;
+        self.base.last = vec![(PageList::default(), Vec::new()); self.base.families.len()];
+        let first_entry = self.base.anchor.entry_count;
+        for family in &mut self.base.families {
+            let page_list = Link { length_bytes: 0, locator: place::own(Part::List, 0, 0, 0) };
+            family.groups.push(ClusterGroup { first_entry, entry_span: 0, cluster_count: 0, page_list });
+        }
+        Ok(())
+    }
+
+    /// Writes the last lists if they were changed.
+    fn end_list(&mut self) -> Result<()> {
+        if !core::mem::take(&mut self.is_changed) {
+            return Ok(());
+        }
+        let last = core::mem::take(&mut self.base.last);
+        for (family, (list, known)) in last.iter().enumerate() {
+            let before = *self.base.families[family].groups.last().expect("there is one for the last list");
+            let span: u64 = list.clusters.iter().map(|pages| pages.entry_count).sum();
+            let cluster_count = u32::try_from(list.clusters.len()).expect("a list has few clusters");
+            let group = ClusterGroup { entry_span: span, cluster_count, ..before };
+            let group = self.put_list(list, known, group)?;
+            *self.base.families[family].groups.last_mut().expect("as above") = group;
+        }
+        self.base.last = last;
+        Ok(())
+    }
+
+    fn put_list(&mut self, list: &PageList, known: &[Known], group: ClusterGroup) -> Result<ClusterGroup> {
+        let envelope = list.write(self.base.header_sum);
+        let index = self.list_count;
+        self.list_count += 1;
+        let page_list = self.put_envelope(Part::List, index, &envelope)?;
+        let (_, akey) = place::zones_of(page_list.locator).expect("it is one of the ntuple's own");
+        self.values.push((akey, zones::write(known)?));
+        Ok(ClusterGroup { page_list, ..group })
+    }
+
+    fn put_envelope(&mut self, part: Part, index: u32, envelope: &[u8]) -> Result<Link> {
+        let packed = block::compress(METADATA_COMPRESSION, envelope)?;
+        let bytes = u32::try_from(packed.len()).map_err(|_wide| too_big(packed.len()))?;
+        let locator = place::own(part, index, self.base.anchor.version, bytes);
+        let (_, akey) = place::akey_of(locator).expect("it is one of the ntuple's own");
+        self.values.push((akey, packed));
+        Ok(Link { length_bytes: envelope.len() as u64, locator })
+    }
+
+    fn put_footer(&mut self, family: usize) -> Result<()> {
+        let Family { before, after, groups } = &self.base.families[family];
+        let schema = Schema {
+            fields: self.base.schema.fields[..after.fields].to_vec(),
+            columns: self.base.schema.columns[..after.columns].to_vec(),
+            aliases: self.base.schema.aliases[..after.aliases].to_vec(),
+            extras: self.base.schema.extras[..after.extras].to_vec(),
+        };
+        let envelope = Footer { groups: groups.clone() }.write(self.base.header_sum, &schema, before);
+        let index = u32::try_from(family).expect("there are few families");
+        let link = self.put_envelope(Part::Footer, index, &envelope)?;
+        let footers = &mut self.base.anchor.footers;
+        if family < footers.len() {
+            footers[family] = link;
+        } else {
+            footers.push(link);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Next> {
+        let counts = current(&self.base.counts, self.base.schema.columns.len())?;
+        self.values.push((place::COUNTS.to_vec(), record::write_counts(&counts)?));
+        Ok(Next { base: self.base, values: self.values })
+    }
+}
+
+impl Next {
+    /// Adds the header, which the first version writes.
+    pub(super) fn put_header(&mut self, envelope: &[u8]) -> Result<()> {
+        let packed = block::compress(METADATA_COMPRESSION, envelope)?;
+        let bytes = u32::try_from(packed.len()).map_err(|_wide| too_big(packed.len()))?;
+        let locator = place::own(Part::Header, 0, self.base.anchor.version, bytes);
+        let (_, akey) = place::akey_of(locator).expect("it is one of the ntuple's own");
+        self.values.push((akey, packed));
+        self.base.anchor.header = Link { length_bytes: envelope.len() as u64, locator };
+        Ok(())
+    }
+
+    /// Whether one transaction can write it.
+    ///
+    /// # Errors
+    /// [`Error::TooBig`].
+    pub(super) fn check(&self) -> Result<()> {
+        let bytes = self.values.iter().map(|(_, value)| value.len()).sum();
+        if bytes > VERSION_BYTES_MAX { Err(too_big(bytes)) } else { Ok(()) }
+    }
+}
+
+/// Adds the pages of a cluster to a list.
+fn described(
+    list: &mut PageList,
+    known: &mut Vec<Known>,
+    columns: &[Option<&PlacedColumn>],
+    firsts: &[Option<u64>],
+) -> Vec<ColumnPages> {
+    let of = |(column, first): (&Option<&PlacedColumn>, &Option<u64>)| {
+        let start = list.pages.len();
+        let Some(column) = column else {
+            return ColumnPages { first_element: None, compression: 0, pages: start..start };
+        };
+        list.pages.extend_from_slice(&column.pages);
+        known.extend_from_slice(&column.known);
+        ColumnPages { first_element: *first, compression: column.compression, pages: start..list.pages.len() }
+    };
+    columns.iter().zip(firsts).map(of).collect()
+}
+
+/// How many elements each column has.
+fn elements(columns: &[Option<&PlacedColumn>]) -> Vec<Option<u64>> {
+    let count = |column: &PlacedColumn| column.pages.iter().map(|page| u64::from(page.element_count)).sum();
+    columns.iter().map(|column| column.map(count)).collect()
+}
+
+/// The numbers that the next elements of all columns have.
+fn current(counts: &ElementCounts, column_count: usize) -> Result<Vec<u64>> {
+    let firsts = counts.clone().next(&vec![Some(0); column_count])?;
+    Ok(firsts.into_iter().map(|first| first.expect("of each column none was asked for")).collect())
+}
+
+/// Counts that go on with such numbers.
+fn counted(schema: &Schema, numbers: &[u64]) -> Result<ElementCounts> {
+    let mut counts = ElementCounts::new(schema);
+    let begun = current(&counts, schema.columns.len())?;
+    let more = schema.columns.iter().zip(numbers).zip(begun).map(|((column, number), begun)| {
+        // Other representations count with the first.
+        (column.representation == 0).then(|| number.saturating_sub(begun))
+    });
+    counts.next(&more.collect::<Vec<_>>())?;
+    Ok(counts)
+}
+
+/// The error that what a version refers to is not there, or cannot be.
+fn lost() -> Error {
+    let fault = Fault::Reference;
+    Error::Corrupt { structure: Structure::Record, offset: 0, fault }
+}
+
+fn too_big(bytes: usize) -> Error {
+    let bytes_max = VERSION_BYTES_MAX as u64;
+    Error::TooBig { structure: Structure::PageList, offset: 0, bytes: bytes as u64, bytes_max }
+}

@@ -1,0 +1,215 @@
+//! Another ntuple, with its pages as they are.
+
+use super::append::{Writing, locator, placed_page, room};
+use super::base::{Base, Placed, PlacedColumn};
+use super::catalogue::{CreateOptions, Store};
+use super::commit::{Version, put};
+use super::measure::Measure;
+use super::pack::{Group, pack};
+use super::pipeline::Pipeline;
+use super::place;
+use super::record::{Config, Made};
+use super::zones::Known;
+use crate::error::{Error, Fault, Feature, Result, Structure};
+use crate::format::schema::Schema;
+use crate::format::{CHECKSUM_BYTES, Header, PAGE_BYTES_MAX, checksum};
+use crate::ntuple::{Cluster, Entries, Ntuple};
+use crate::source::{Source, Want};
+use dolmen_client::{At, IoBuf, ObjectClass};
+
+/// Bytes of groups that are read together.
+const TOGETHER_BYTES_MAX: u64 = 16 << 20;
+
+impl Store {
+    /// Imports an ntuple under a name: its pages as they are, in clusters as it has them, and all at once.
+    ///
+    /// # Errors
+    /// [`Error::Exists`]; those of reading it, also [`Error::Corrupt`] where a page is not what its checksum says; [`Error::Unsupported`] of a
+    /// field of an unknown role; [`Error::Store`].
+    pub fn import<S: Source>(
+        &self,
+        name: &str,
+        from: &Ntuple<S>,
+        options: &CreateOptions,
+    ) -> Result<Version> {
+        let taken = || self.list().map(|listed| listed.iter().any(|listed| &*listed.name == name));
+        if taken()? {
+            return Err(Error::Exists { name: name.into() });
+        }
+        let header = Header { name: name.into(), checksum: 0, ..from.header().clone() };
+        check(&header.schema)?;
+        let config = Config {
+            keep_ns: 0,
+            group_bytes: options.group_bytes.max(1),
+            class: 0,
+            order: options.order.clone(),
+        };
+        let mut writing = Writing {
+            numbers: self.numbers()?,
+            pipeline: Pipeline::default(),
+            config,
+            measures: options.measures,
+        };
+        let stored = self.numbered(name, writing.numbers.next()?)?;
+        let class = self.class(options)?;
+        let (base, envelope) = Base::before_first(&header, from.known(), class);
+        let mut clusters = Vec::new();
+        for cluster in from.clusters(Entries { first: 0, end: from.entry_count() })? {
+            clusters.push(writing.copy(self, class, from, &cluster)?);
+        }
+        writing.pipeline.finish()?;
+        let mut first = base.append(&clusters, Made::Imported, self.now_ns())?;
+        first.put_header(&envelope)?;
+        // Nobody knows the ntuple's object yet, so that this need not be one transaction.
+        put(stored.own(), At::Latest, &first.base.anchor, &first.values)?;
+        self.publish(&stored, &first.base.anchor, options, &writing.numbers)?;
+        writing.numbers.forget();
+        Ok(Version::of(&first.base.anchor))
+    }
+}
+
+/// Whether a header of it can be written.
+pub(super) fn check(schema: &Schema) -> Result<()> {
+    let unknown = (0_u32..).zip(&schema.fields).find(|(_, field)| field.role.is_none());
+    unknown.map_or(Ok(()), |(field, _)| Err(crate::ntuple::unknown(field, Feature::Role(u16::MAX))))
+}
+
+/// Groups that are read together, with their memory.
+struct Batch<'g> {
+    first: u32,
+    groups: &'g [Group],
+    bufs: Vec<IoBuf>,
+}
+
+impl Writing {
+    /// Puts a cluster of another ntuple.
+    pub(super) fn copy<S: Source>(
+        &mut self,
+        store: &Store,
+        class: ObjectClass,
+        from: &Ntuple<S>,
+        cluster: &Cluster<'_>,
+    ) -> Result<Placed> {
+        let schema = &from.header().schema;
+        let mut columns = Vec::new();
+        for (number, of_column) in cluster.pages.columns.iter().enumerate() {
+            let pages = &cluster.list.pages[of_column.pages.clone()];
+            for page in pages {
+                vet(from, number, page)?;
+            }
+            let pages: Vec<_> =
+                pages.iter().map(|page| placed_page(page.element_count, page.has_checksum)).collect();
+            let known = vec![Known::default(); pages.len()];
+            let placed = PlacedColumn { compression: of_column.compression, pages, known };
+            columns.push(of_column.first_element.map(|_| placed));
+        }
+        let mut measures: Vec<_> =
+            (0_u32..).zip(&schema.columns).map(|(number, column)| Measure::new(number, *column)).collect();
+        let sizes = cluster.pages.columns.iter().map(|of_column| {
+            let stored = |page: &crate::format::page_list::Page| {
+                page.locator.bytes() + if page.has_checksum { CHECKSUM_BYTES as u64 } else { 0 }
+            };
+            cluster.list.pages[of_column.pages.clone()].iter().map(stored).collect()
+        });
+        let groups = pack(&sizes.collect::<Vec<_>>(), &self.config.order, u64::from(self.config.group_bytes));
+        self.numbers.renew()?;
+        let number = self.numbers.next()?;
+        let object = place::cluster(store.container(), class, number)?;
+        let mut at = 0;
+        while at < groups.len() {
+            let mut bytes = 0;
+            let fits = groups[at..].iter().take_while(|group| {
+                bytes += group.bytes;
+                bytes <= TOGETHER_BYTES_MAX
+            });
+            let count = fits.count().max(1);
+            let first = u32::try_from(at).expect("a cluster has fewer groups");
+            let some = &groups[at..at + count];
+            let mut batch =
+                Batch { first, groups: some, bufs: some.iter().map(room).collect::<Result<_>>()? };
+            batch.read(from, cluster)?;
+            batch.look(number, cluster, self.measures.then_some(&mut measures), &mut columns)?;
+            for (group, buf) in (first..).zip(batch.bufs) {
+                self.pipeline.write(object.clone(), place::group(group).to_vec(), place::PAGES, buf)?;
+            }
+            self.numbers.renew()?;
+            at += count;
+        }
+        Ok(Placed { entry_count: cluster.pages.entry_count, columns })
+    }
+}
+
+impl Batch<'_> {
+    /// Reads all pages to where they go.
+    fn read<S: Source>(&mut self, from: &Ntuple<S>, cluster: &Cluster<'_>) -> Result<()> {
+        let mut wants = Vec::new();
+        for (group, buf) in self.groups.iter().zip(&mut self.bufs) {
+            let mut rest = &mut buf[..];
+            for (no, _) in &group.pages {
+                let page = cluster.list.pages[cluster.pages.columns[no.column].pages.start + no.page];
+                let stored_bytes = usize::try_from(page.locator.bytes()).expect("there is memory for it");
+                let (into, behind) = rest.split_at_mut(stored_bytes);
+                wants.push(Want { locator: page.locator, into });
+                rest = behind;
+                if page.has_checksum {
+                    let (into, behind) = rest.split_at_mut(CHECKSUM_BYTES);
+                    wants.push(Want { locator: page.locator.behind(), into });
+                    rest = behind;
+                }
+            }
+        }
+        from.source().fetch(&mut wants)
+    }
+
+    /// Looks at what was read, and says where it goes and what is known of it.
+    fn look(
+        &self,
+        object: u64,
+        cluster: &Cluster<'_>,
+        mut measures: Option<&mut Vec<Measure>>,
+        columns: &mut [Option<PlacedColumn>],
+    ) -> Result<()> {
+        for (at, (group, buf)) in (self.first..).zip(self.groups.iter().zip(&self.bufs)) {
+            for &(no, offset) in &group.pages {
+                let page = cluster.list.pages[cluster.pages.columns[no.column].pages.start + no.page];
+                let start = usize::try_from(offset).expect("the group is in memory");
+                let end = start + usize::try_from(page.locator.bytes()).expect("the group is in memory");
+                let stored = &buf[start..end];
+                let sum = page.has_checksum.then(|| {
+                    let sum = buf[end..].first_chunk::<CHECKSUM_BYTES>().expect("the group has it");
+                    u64::from_le_bytes(*sum)
+                });
+                if sum.is_some_and(|sum| sum != checksum(stored)) {
+                    let column = u32::try_from(no.column).expect("a schema has fewer columns");
+                    let (structure, fault) = (Structure::Page { column }, Fault::Checksum);
+                    return Err(Error::Corrupt { structure, offset: stored.len() as u64, fault });
+                }
+                let zone = match &mut measures {
+                    Some(measures) => measures[no.column].next(page.element_count, stored)?,
+                    None => None,
+                };
+                let placed = columns[no.column].as_mut().expect("it has pages");
+                placed.pages[no.page].locator = locator(object, at, offset, stored.len())?;
+                placed.known[no.page] = Known { zone, sum };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Looks at what a page claims before memory is taken for it.
+fn vet<S: Source>(from: &Ntuple<S>, column: usize, page: &crate::format::page_list::Page) -> Result<()> {
+    let number = u32::try_from(column).expect("a schema has fewer columns");
+    let structure = Structure::Page { column: number };
+    let Some(column) = from.header().schema.columns.get(column) else {
+        return Err(Error::Corrupt { structure, offset: 0, fault: Fault::Reference });
+    };
+    let bytes = page.locator.bytes();
+    if bytes > PAGE_BYTES_MAX {
+        return Err(Error::TooBig { structure, offset: 0, bytes, bytes_max: PAGE_BYTES_MAX });
+    }
+    if column.page_bytes(u64::from(page.element_count)).is_some_and(|whole| bytes > whole) {
+        return Err(Error::Corrupt { structure, offset: 0, fault: Fault::Length });
+    }
+    from.source().holds(page.locator, bytes + if page.has_checksum { CHECKSUM_BYTES as u64 } else { 0 })
+}

@@ -1,0 +1,295 @@
+//! Records of the store: all have magic, kind, version, flags and length before them, and XXH3 of all of that behind them.
+
+use crate::error::{Error, Fault, Feature, Result, Structure};
+use crate::format::locator::Link;
+use crate::format::{Builder, CHECKSUM_BYTES, Cursor, block, checksum};
+
+/// What every record begins with.
+const MAGIC: [u8; 4] = *b"DNTP";
+
+/// The version of all kinds.
+const VERSION: u16 = 1;
+
+/// Bytes before the contents: magic, kind, version, flags, length.
+const HEAD_BYTES: usize = 4 + 2 + 2 + 4 + 4;
+
+/// Kinds of records. Persistent: never renumber.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub(super) enum Kind {
+    /// An ntuple's number.
+    Entry = 1,
+    /// An ntuple's settings.
+    Config = 2,
+    /// What a version consists of.
+    Anchor = 3,
+    /// The version that a tag keeps.
+    Tag = 4,
+    /// Who writes clusters of which numbers.
+    Writer = 5,
+    /// How many elements of each column there are.
+    Counts = 6,
+    /// Zones and checksums of pages.
+    Zones = 7,
+}
+
+/// The record with what `fill` puts.
+pub(super) fn seal(kind: Kind, fill: impl FnOnce(&mut Builder)) -> Vec<u8> {
+    let mut builder = Builder::default();
+    builder.put(&MAGIC);
+    builder.u16(kind as u16);
+    builder.u16(VERSION);
+    builder.u32(0);
+    builder.u32(0);
+    fill(&mut builder);
+    let mut bytes = builder.finish();
+    let length = u32::try_from(bytes.len() + CHECKSUM_BYTES).expect("a record has fewer bytes");
+    bytes[HEAD_BYTES - 4..HEAD_BYTES].copy_from_slice(&length.to_le_bytes());
+    let sum = checksum(&bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// The contents of a record of that kind.
+pub(super) fn open(kind: Kind, bytes: &[u8]) -> Result<Cursor<'_>> {
+    let mut cursor = Cursor::new(Structure::Record, bytes);
+    let start = cursor;
+    if cursor.array::<4>()? != MAGIC || cursor.u16()? != kind as u16 {
+        return Err(start.corrupt(Fault::Magic));
+    }
+    let (version, flags, length) = (cursor.u16()?, cursor.u32()?, cursor.u32()?);
+    let contents_bytes = bytes.len().checked_sub(CHECKSUM_BYTES).filter(|&end| end >= HEAD_BYTES);
+    let Some(contents_bytes) = contents_bytes.filter(|_| length as usize == bytes.len()) else {
+        return Err(start.corrupt(Fault::Length));
+    };
+    let (contents, sum) = bytes.split_at(contents_bytes);
+    if checksum(contents).to_le_bytes() != sum {
+        return Err(start.corrupt(Fault::Checksum));
+    }
+    if version != VERSION || flags != 0 {
+        let feature = Feature::Flags(u64::from(version) << 32 | u64::from(flags));
+        return Err(start.unsupported(feature));
+    }
+    Ok(Cursor::within(Structure::Record, &contents[HEAD_BYTES..], HEAD_BYTES as u64))
+}
+
+/// A catalogue's entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry {
+    /// The ntuple's number.
+    pub(super) number: u64,
+    /// When it was made, in nanoseconds since 1970.
+    pub(super) created_ns: u64,
+}
+
+impl Entry {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let mut cursor = open(Kind::Entry, bytes)?;
+        Ok(Self { number: cursor.u64()?, created_ns: cursor.u64()? })
+    }
+
+    pub(super) fn write(&self) -> Vec<u8> {
+        seal(Kind::Entry, |builder| {
+            builder.u64(self.number);
+            builder.u64(self.created_ns);
+        })
+    }
+}
+
+/// An ntuple's settings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Config {
+    /// For how long versions that were replaced are kept.
+    pub(super) keep_ns: u64,
+    /// Bytes of a column group.
+    pub(super) group_bytes: u32,
+    /// Class of the objects of clusters.
+    pub(super) class: u32,
+    /// Columns in the order in which they are packed; those that it does not name come behind them.
+    pub(super) order: Vec<u32>,
+}
+
+impl Config {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let mut cursor = open(Kind::Config, bytes)?;
+        let (keep_ns, group_bytes, class) = (cursor.u64()?, cursor.u32()?, cursor.u32()?);
+        let count = cursor.u32()? as usize;
+        if count > cursor.remaining() / 4 {
+            return Err(cursor.corrupt(Fault::Length));
+        }
+        let order = (0..count).map(|_| cursor.u32()).collect::<Result<_>>()?;
+        Ok(Self { keep_ns, group_bytes, class, order })
+    }
+
+    pub(super) fn write(&self) -> Vec<u8> {
+        seal(Kind::Config, |builder| {
+            builder.u64(self.keep_ns);
+            builder.u32(self.group_bytes);
+            builder.u32(self.class);
+            builder.u32(u32::try_from(self.order.len()).expect("a schema has fewer columns"));
+            self.order.iter().for_each(|&column| builder.u32(column));
+        })
+    }
+}
+
+/// What made a version. Persistent: never renumber.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum Made {
+    /// The ntuple, without entries.
+    Created = 1,
+    /// All of another ntuple.
+    Imported = 2,
+    /// Clusters behind those that there were.
+    Appended = 3,
+    /// Columns for the clusters that there were.
+    ColumnsAdded = 4,
+    /// Fields of another ntuple, whose pages it shares.
+    Cloned = 5,
+}
+
+impl Made {
+    fn of(number: u16) -> Option<Self> {
+        [Self::Created, Self::Imported, Self::Appended, Self::ColumnsAdded, Self::Cloned]
+            .into_iter()
+            .find(|made| *made as u16 == number)
+    }
+}
+
+/// What a version consists of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Anchor {
+    /// The version.
+    pub(super) version: u64,
+    /// When it was made, in nanoseconds since 1970.
+    pub(super) time_ns: u64,
+    /// How many entries it has.
+    pub(super) entry_count: u64,
+    /// How many clusters.
+    pub(super) cluster_count: u64,
+    /// What made it.
+    pub(super) made: Made,
+    /// Class of the objects of clusters.
+    pub(super) class: u32,
+    /// The header.
+    pub(super) header: Link,
+    /// The footer of each family.
+    pub(super) footers: Vec<Link>,
+}
+
+/// Bytes of the shortest link.
+const LINK_BYTES_MIN: usize = 8 + 12;
+
+impl Anchor {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let mut cursor = open(Kind::Anchor, bytes)?;
+        let (version, time_ns) = (cursor.u64()?, cursor.u64()?);
+        let (entry_count, cluster_count) = (cursor.u64()?, cursor.u64()?);
+        let start = cursor;
+        let made = Made::of(cursor.u16()?).ok_or(start.corrupt(Fault::Value))?;
+        let class = cursor.u32()?;
+        let header = Link::read(&mut cursor)?;
+        let count = cursor.u32()? as usize;
+        if count == 0 || count > cursor.remaining() / LINK_BYTES_MIN {
+            return Err(cursor.corrupt(Fault::Length));
+        }
+        let footers = (0..count).map(|_| Link::read(&mut cursor)).collect::<Result<_>>()?;
+        Ok(Self { version, time_ns, entry_count, cluster_count, made, class, header, footers })
+    }
+
+    pub(super) fn write(&self) -> Vec<u8> {
+        seal(Kind::Anchor, |builder| {
+            for number in [self.version, self.time_ns, self.entry_count, self.cluster_count] {
+                builder.u64(number);
+            }
+            builder.u16(self.made as u16);
+            builder.u32(self.class);
+            self.header.write(builder);
+            builder.u32(u32::try_from(self.footers.len()).expect("there are fewer families"));
+            self.footers.iter().for_each(|footer| footer.write(builder));
+        })
+    }
+}
+
+/// The version that a tag keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Tag {
+    /// The version.
+    pub(super) version: u64,
+    /// When the tag was set.
+    pub(super) time_ns: u64,
+}
+
+impl Tag {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let mut cursor = open(Kind::Tag, bytes)?;
+        Ok(Self { version: cursor.u64()?, time_ns: cursor.u64()? })
+    }
+
+    pub(super) fn write(&self) -> Vec<u8> {
+        seal(Kind::Tag, |builder| {
+            builder.u64(self.version);
+            builder.u64(self.time_ns);
+        })
+    }
+}
+
+/// Who writes clusters of which numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Writer {
+    /// The first number.
+    pub(super) first: u64,
+    /// How many.
+    pub(super) count: u64,
+    /// Until when nobody may free what it wrote, in nanoseconds since 1970.
+    pub(super) until_ns: u64,
+}
+
+impl Writer {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let mut cursor = open(Kind::Writer, bytes)?;
+        Ok(Self { first: cursor.u64()?, count: cursor.u64()?, until_ns: cursor.u64()? })
+    }
+
+    pub(super) fn write(&self) -> Vec<u8> {
+        seal(Kind::Writer, |builder| {
+            for number in [self.first, self.count, self.until_ns] {
+                builder.u64(number);
+            }
+        })
+    }
+}
+
+/// A record with compressed contents.
+pub(super) fn seal_packed(kind: Kind, contents: &[u8]) -> Result<Vec<u8>> {
+    let packed = block::compress(super::METADATA_COMPRESSION, contents)?;
+    Ok(seal(kind, |builder| {
+        builder.u64(contents.len() as u64);
+        builder.put(&packed);
+    }))
+}
+
+/// The contents of such a record.
+pub(super) fn open_packed(kind: Kind, structure: Structure, bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut cursor = open(kind, bytes)?;
+    let length_bytes = cursor.u64()?;
+    let packed = cursor.take(cursor.remaining())?;
+    block::decompress(structure, packed, length_bytes)
+}
+
+/// How many elements of each column there are, with those before the first that it has.
+pub(super) fn write_counts(counts: &[u64]) -> Result<Vec<u8>> {
+    let mut builder = Builder::default();
+    counts.iter().for_each(|&count| builder.u64(count));
+    seal_packed(Kind::Counts, &builder.finish())
+}
+
+/// Such counts, of as many columns as there are.
+pub(super) fn read_counts(bytes: &[u8], column_count: usize) -> Result<Vec<u64>> {
+    let contents = open_packed(Kind::Counts, Structure::Record, bytes)?;
+    let (counts, rest) = contents.as_chunks::<8>();
+    if counts.len() != column_count || !rest.is_empty() {
+        return Err(Error::Corrupt { structure: Structure::Record, offset: 0, fault: Fault::Length });
+    }
+    Ok(counts.iter().map(|count| u64::from_le_bytes(*count)).collect())
+}

@@ -1,0 +1,193 @@
+//! Versions that are kept, by tags and for a time, and those that nobody needs.
+
+use super::catalogue::{Stored, When, dkeys, punch};
+use super::commit::{Version, value};
+use super::place;
+use super::record::{Anchor, Tag};
+use super::source::StoreSource;
+use crate::error::{Error, Result, Structure};
+use crate::format::Header;
+use crate::format::footer::Footer;
+use crate::format::locator::Link;
+use crate::ntuple::fetch_envelopes;
+use dolmen_client::{At, Cond, Invalid, Page, Tx};
+use dolmen_types::Anchor as ListAnchor;
+use std::collections::BTreeSet;
+
+/// Bytes of a tag's name: what a key of its kind has, without what is before it.
+const TAG_BYTES_MAX: usize = 72;
+
+/// A tag, and the version that it keeps.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TagOf {
+    /// Its name.
+    pub name: Box<str>,
+    /// The number of the version.
+    pub version: u64,
+    /// When it was set, in nanoseconds since 1970.
+    pub time_ns: u64,
+}
+
+impl Stored {
+    /// All versions that are there, the oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Store`], [`Error::Corrupt`].
+    pub fn versions(&self) -> Result<Vec<Version>> {
+        Ok(self.anchors(At::Latest)?.iter().map(Version::of).collect())
+    }
+
+    /// All tags, by their names.
+    ///
+    /// # Errors
+    /// [`Error::Store`], [`Error::Corrupt`].
+    pub fn tags(&self) -> Result<Vec<TagOf>> {
+        self.tagged(At::Latest)
+    }
+
+    fn tagged(&self, at: At<'_>) -> Result<Vec<TagOf>> {
+        let mut tags = Vec::new();
+        for dkey in dkeys(self.own(), at)? {
+            if let Some(name) = place::tag_of(&dkey)
+                && let Some(found) = value(self.own(), at, &dkey, place::RECORD)?
+            {
+                let Tag { version, time_ns } = Tag::read(&found)?;
+                tags.push(TagOf { name: name.into(), version, time_ns });
+            }
+        }
+        tags.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        Ok(tags)
+    }
+
+    /// Has a tag keep a version; with `moves` also one that keeps another by now.
+    ///
+    /// # Errors
+    /// [`Error::NoVersion`]; [`Error::Exists`] if the tag is there and not to be moved; [`Error::Store`] with `Invalid::Name` for a name that is
+    /// empty or longer than 72 bytes.
+    pub fn tag(&self, name: &str, when: When<'_>, moves: bool) -> Result<Version> {
+        if name.is_empty() || name.len() > TAG_BYTES_MAX {
+            return Err(dolmen_client::Error::Invalid(Invalid::Name).into());
+        }
+        let dkey = place::tag(name);
+        self.container().transact(|tx| {
+            let anchor = self.anchor_of(At::Tx(tx), when)?;
+            // The current version is also under its number, which is what is freed.
+            self.anchor(At::Tx(tx), anchor.version)?;
+            if !moves && value(self.own(), At::Tx(tx), &dkey, place::RECORD)?.is_some() {
+                return Err(Error::Exists { name: name.into() });
+            }
+            let tag = Tag { version: anchor.version, time_ns: self.store().now_ns() };
+            self.own().put(At::Tx(tx), &dkey, place::RECORD, &tag.write())?;
+            Ok(Version::of(&anchor))
+        })
+    }
+
+    /// Removes a tag.
+    ///
+    /// # Errors
+    /// [`Error::NoVersion`] if there is none of that name.
+    pub fn untag(&self, name: &str) -> Result<()> {
+        let dkey = place::tag(name);
+        self.container().transact(|tx| {
+            if value(self.own(), At::Tx(tx), &dkey, place::RECORD)?.is_none() {
+                return Err(Error::NoVersion { name: name.into() });
+            }
+            punch(self.own(), tx, &dkey)
+        })
+    }
+
+    /// Sets for how long versions that were replaced are kept.
+    ///
+    /// # Errors
+    /// [`Error::NoNtuple`] if it was destroyed; [`Error::Store`].
+    pub fn keep(&self, keep_ns: u64) -> Result<()> {
+        self.container().transact(|tx| {
+            let mut config = self.config(At::Tx(tx))?;
+            config.keep_ns = keep_ns;
+            self.own().put(At::Tx(tx), place::CONFIG, place::RECORD, &config.write())?;
+            Ok(())
+        })
+    }
+
+    /// Removes versions that no tag keeps, and that were replaced longer ago than versions are kept; how many. What only they refer to
+    /// is freed by [`Store::collect`](super::Store::collect).
+    ///
+    /// # Errors
+    /// [`Error::NoNtuple`] if it was destroyed; [`Error::Store`], [`Error::Corrupt`].
+    pub fn expire(&self) -> Result<u64> {
+        self.container().transact(|tx| {
+            let at = At::Tx(tx);
+            let (config, current) = (self.config(at)?, self.current(at)?);
+            let tagged: BTreeSet<u64> = self.tagged(at)?.into_iter().map(|tag| tag.version).collect();
+            let anchors = self.anchors(at)?;
+            let replaced = anchors.iter().skip(1).map(|next| next.time_ns).chain([u64::MAX]);
+            let now_ns = self.store().now_ns();
+            let (kept, gone): (Vec<_>, Vec<_>) =
+                anchors.iter().zip(replaced).partition(|(anchor, replaced_ns)| {
+                    anchor.version >= current.version
+                        || tagged.contains(&anchor.version)
+                        || replaced_ns.saturating_add(config.keep_ns) > now_ns
+                });
+            if gone.is_empty() {
+                return Ok(0);
+            }
+            let mut needed = BTreeSet::new();
+            for (anchor, _) in kept {
+                needed.extend(self.parts(anchor)?);
+            }
+            self.remove(tx, &needed)?;
+            for (anchor, _) in &gone {
+                let dkey = place::version(anchor.version);
+                self.own().punch_akeys(at, &dkey, &[place::ANCHOR, place::COUNTS], Cond::NONE)?;
+            }
+            Ok(gone.len() as u64)
+        })
+    }
+
+    /// Removes of all versions the parts that are not needed.
+    fn remove(&self, tx: &Tx, needed: &BTreeSet<(u64, Vec<u8>)>) -> Result<()> {
+        let at = At::Tx(tx);
+        for dkey in dkeys(self.own(), at)? {
+            let Some(version) = place::version_of(&dkey) else { continue };
+            let (mut akeys, mut anchor) = (Vec::new(), ListAnchor::default());
+            while !anchor.is_eof() {
+                let page = self.own().list_akeys(at, &dkey, &mut anchor, Page::default())?;
+                akeys.extend(page.iter().map(<[u8]>::to_vec));
+            }
+            let is_record = |akey: &[u8]| akey == place::ANCHOR || akey == place::COUNTS;
+            let gone: Vec<&[u8]> = akeys
+                .iter()
+                .filter(|akey| !is_record(akey) && !needed.contains(&(version, (*akey).clone())))
+                .map(|akey| &**akey)
+                .collect();
+            if !gone.is_empty() {
+                self.own().punch_akeys(at, &dkey, &gone, Cond::NONE)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Places of all parts of a version, as versions and akeys.
+    fn parts(&self, anchor: &Anchor) -> Result<Vec<(u64, Vec<u8>)>> {
+        let source = self.source(anchor)?;
+        let lists = lists(&source, anchor)?;
+        let zones = lists.iter().filter_map(|link| place::zones_of(link.locator));
+        let own =
+            [anchor.header].into_iter().chain(anchor.footers.iter().copied()).chain(lists.iter().copied());
+        Ok(own.filter_map(|link| place::akey_of(link.locator)).chain(zones).collect())
+    }
+}
+
+/// The page lists of a version, of all families.
+pub(super) fn lists(source: &StoreSource, anchor: &Anchor) -> Result<Vec<Link>> {
+    let mut links = vec![(Structure::Header, anchor.header)];
+    links.extend(anchor.footers.iter().map(|footer| (Structure::Footer, *footer)));
+    let mut envelopes = fetch_envelopes(source, &links)?.into_iter();
+    let mut header = Header::read(&envelopes.next().expect("as many as links"))?;
+    let mut lists = Vec::new();
+    for envelope in envelopes {
+        let footer = Footer::read(&envelope, header.checksum, &mut header.schema)?;
+        lists.extend(footer.groups.iter().map(|group| group.page_list));
+    }
+    Ok(lists)
+}

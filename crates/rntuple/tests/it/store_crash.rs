@@ -1,0 +1,144 @@
+//! A process that ends at any of its requests: readers see whole versions, and what it left is freed.
+
+use crate::made::{How, Type, file};
+use crate::read::{numbers, values_of};
+use crate::store_append::{cluster, two_columns};
+use crate::store_world::{LEASE_NS, World, all_ints};
+use dolmen_rntuple::format::block::Compression;
+use dolmen_rntuple::format::schema::ColumnKind;
+use dolmen_rntuple::store::{CreateOptions, When};
+use dolmen_rntuple::{Entries, Memory, Ntuple, Result};
+
+/// Does something in worlds of which each refuses all changes from one later than the one before, until nothing is refused; looks at what is there
+/// after each.
+fn at_each_request<T>(
+    begin: impl Fn(&World) -> T,
+    act: impl Fn(&World, &T) -> Result<()>,
+    look: impl Fn(&World, &T, bool),
+) -> i64 {
+    for count in 0.. {
+        let world = World::new();
+        let begun = begin(&world);
+        world.cut.after(count);
+        let done = act(&world, &begun);
+        let was_cut = world.cut.heal();
+        assert!(was_cut || done.is_ok(), "{:?}", done.err());
+        look(&world, &begun, done.is_ok());
+        if !was_cut {
+            return count;
+        }
+    }
+    unreachable!("each act ends")
+}
+
+#[test]
+fn an_import_that_ends_anywhere_is_there_as_a_whole_or_leaves_nothing() {
+    let how = How {
+        compression: Compression::None,
+        elements_of_a_page: 3,
+        entries_of_a_cluster: 7,
+        clusters_of_a_group: 2,
+        has_checksums: true,
+    };
+    let of = Type::Record(vec![Type::Number(ColumnKind::Int64), Type::Text(ColumnKind::Index64)]);
+    let values = values_of(&of, 20, &mut numbers(3));
+    let (bytes, anchor) = file(&of, &values, how);
+    let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
+    let wanted = ntuple.read(&[0], Entries { first: 0, end: 20 }).unwrap();
+    let options = CreateOptions { group_bytes: 100, ..CreateOptions::default() };
+    let steps = at_each_request(
+        |_| (),
+        |world, ()| world.store().import("events", &ntuple, &options).map(drop),
+        |world, (), is_done| {
+            let store = world.another();
+            let is_there = !store.list().unwrap().is_empty();
+            assert!(is_there || !is_done);
+            if is_there {
+                let stored = store.open("events", When::Now).unwrap();
+                assert_eq!(stored.read(&[0], Entries { first: 0, end: 20 }).unwrap(), wanted);
+            }
+            world.clock.advance(LEASE_NS * 2);
+            store.collect().unwrap();
+            if is_there {
+                let stored = store.open("events", When::Now).unwrap();
+                assert_eq!(stored.read(&[0], Entries { first: 0, end: 20 }).unwrap(), wanted);
+                store.destroy("events").unwrap();
+            }
+            assert_eq!(world.object_count(), 0);
+        },
+    );
+    assert!(steps > 9, "{steps}");
+}
+
+#[test]
+fn an_append_that_ends_anywhere_is_there_as_a_whole_or_leaves_nothing() {
+    let steps = at_each_request(
+        |world| {
+            let stored = two_columns(world);
+            let mut appender = stored.append().unwrap();
+            appender.push(&cluster(&stored, 0)).unwrap();
+            appender.commit().unwrap();
+            let clusters = [5, 10, 15].map(|first| cluster(&stored, first));
+            (world.object_count(), stored, clusters)
+        },
+        |_, (_, stored, [one, two, three])| {
+            let mut appender = stored.append()?;
+            appender.push(one)?;
+            appender.push(two)?;
+            appender.commit()?;
+            appender.push(three)?;
+            appender.commit().map(drop)
+        },
+        |world, (before, stored, _), is_done| {
+            let ntuple = world.another().open("events", When::Now).unwrap();
+            let found = all_ints(&ntuple, "a");
+            assert_eq!(found, (0..).take(found.len()).collect::<Vec<_>>());
+            assert!([5, 15, 20].contains(&found.len()) && (found.len() == 20 || !is_done), "{found:?}");
+            world.clock.advance(LEASE_NS * 2);
+            world.another().collect().unwrap();
+            assert_eq!(world.object_count(), before + (found.len() - 5) / 5, "no cluster is left over");
+            assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "b").len(), found.len());
+            let mut appender = stored.append().unwrap();
+            appender.push(&cluster(stored, 100)).unwrap();
+            appender.commit().unwrap();
+            assert_eq!(
+                all_ints(&stored.open(When::Now).unwrap(), "a")[found.len()..],
+                [100, 101, 102, 103, 104]
+            );
+        },
+    );
+    assert!(steps > 6, "{steps}");
+}
+
+#[test]
+fn a_collection_that_ends_anywhere_is_done_by_the_next_one() {
+    let steps = at_each_request(
+        |world| {
+            let stored = two_columns(world);
+            stored.keep(0).unwrap();
+            let mut appender = stored.append().unwrap();
+            appender.push(&cluster(&stored, 0)).unwrap();
+            appender.commit().unwrap();
+            let before = world.object_count();
+            let one = stored.open(When::Now).unwrap();
+            world.store().import("other", &one, &CreateOptions::default()).unwrap();
+            appender.push(&cluster(&stored, 5)).unwrap();
+            drop(appender);
+            world.clock.advance(LEASE_NS * 2);
+            (before, stored)
+        },
+        |world, _| world.store().destroy("other").map(drop),
+        |world, (before, stored), is_done| {
+            let is_there = world.store().list().unwrap().len() == 2;
+            assert!(!is_there || !is_done);
+            if is_there {
+                world.store().destroy("other").unwrap();
+            }
+            world.another().collect().unwrap();
+            assert_eq!(world.object_count(), *before);
+            assert_eq!(stored.versions().unwrap().len(), 1);
+            assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (0..5).collect::<Vec<_>>());
+        },
+    );
+    assert!(steps > 4, "{steps}");
+}
