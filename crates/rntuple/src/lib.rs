@@ -24,6 +24,7 @@ pub mod sealed;
 mod source;
 pub mod store;
 mod taken;
+pub mod web;
 pub mod write;
 mod zone;
 

@@ -16,4 +16,5 @@ mod store_versions;
 mod store_world;
 mod tree_made;
 mod trees;
+mod web;
 mod write;

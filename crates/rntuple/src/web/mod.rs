@@ -1,0 +1,343 @@
+//! Files that are nowhere, served over HTTP to whoever asks for parts of them: ROOT, uproot, a browser.
+//!
+//! What is understood is what such readers send: GET and HEAD, one range or several (`multipart/byteranges`), `If-Range`
+//! and connections that stay. Everything else is answered by its status.
+//!
+//! Invariants: at most [`CONNECTIONS_MAX`] connections, each with a thread and [`PART_BYTES`] of memory; the head of a request
+//! has at most [`HEAD_BYTES_MAX`].
+
+mod request;
+
+use crate::error::{Error, Result};
+use dolmen_env::{Address, Bell, Listener, Moved, Socket, Waiter, spawn};
+use request::{Ask, Asked, Method, Part};
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Connections at once; more wait until one of these ends.
+const CONNECTIONS_MAX: usize = 128;
+
+/// Bytes of a head: what a reader with thousands of ranges sends.
+const HEAD_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes that are made and sent at once.
+const PART_BYTES: usize = 1 << 20;
+
+/// How long a connection may be silent, or not take what it asked for.
+const SILENT_MAX: Duration = Duration::from_secs(60);
+
+/// How long to wait for room for one more connection before looking again.
+const FULL_WAIT: Duration = Duration::from_millis(50);
+
+/// Bytes from an offset on, as [`VirtualFile::read_at`](crate::rootfile::VirtualFile::read_at) fills them.
+pub type ReadAt = Box<dyn Fn(u64, &mut [u8]) -> Result<usize> + Send + Sync>;
+
+/// A file that is shown.
+pub struct Shown {
+    /// Its path without the slash before it; percent signs are not needed.
+    pub name: Box<str>,
+    /// Its length.
+    pub length_bytes: u64,
+    /// Tells it apart from others that have had the name.
+    pub tag: u64,
+    /// Its bytes.
+    pub read: ReadAt,
+}
+
+struct State {
+    files: Vec<Shown>,
+    /// Rung when all are to end.
+    stop: Bell,
+    connection_count: AtomicUsize,
+}
+
+/// Files that are served until this is dropped.
+pub struct Served {
+    address: Address,
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    /// Serves the files at an address of the network or a Unix socket; port 0 takes a free one. Whoever reaches the address reads all of
+    /// them.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the address is taken or is not this machine's.
+    pub fn start(address: &Address, files: Vec<Shown>) -> Result<Self> {
+        let listener = Listener::bind(address).map_err(io)?;
+        let address = listener.address().clone();
+        let stop = Bell::new().map_err(io)?;
+        let state = Arc::new(State { files, stop, connection_count: AtomicUsize::new(0) });
+        let of_thread = state.clone();
+        let thread = spawn("dolmen-web", move || {
+            if let Err(error) = listen(&listener, &of_thread) {
+                dolmen_env::say(&format!("files are served no longer: {error}"));
+            }
+        });
+        Ok(Self { address, state, thread: Some(thread.map_err(io)?) })
+    }
+
+    /// Where it is served, with the port that was taken.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Waits until the serving ends, which it does only when the system can have no more connections.
+    pub fn wait(mut self) {
+        if let Some(thread) = self.thread.take() {
+            // Ignored: a panic of the thread was told when it happened.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.state.stop.ring();
+        if let Some(thread) = self.thread.take() {
+            // Ignored: as above.
+            drop(thread.join());
+        }
+    }
+}
+
+fn io(error: dolmen_env::Error) -> Error {
+    Error::Io { offset: 0, source: std::io::Error::other(error) }
+}
+
+fn listen(listener: &Listener, state: &Arc<State>) -> dolmen_env::Result<()> {
+    const NEW: u64 = 1;
+    const STOP: u64 = 2;
+    let waiter = Waiter::new()?;
+    waiter.add(listener, NEW, false)?;
+    waiter.add(&state.stop, STOP, false)?;
+    let mut ready = Vec::new();
+    loop {
+        ready.clear();
+        let is_full = state.connection_count.load(Ordering::Acquire) >= CONNECTIONS_MAX;
+        waiter.wait(is_full.then_some(FULL_WAIT), &mut ready)?;
+        if ready.iter().any(|ready| ready.token == STOP) {
+            return Ok(());
+        }
+        if is_full {
+            continue;
+        }
+        let Some(socket) = listener.accept()? else { continue };
+        state.connection_count.fetch_add(1, Ordering::AcqRel);
+        let of_thread = state.clone();
+        let started = spawn("dolmen-web-one", move || {
+            // Ignored: who has gone away, or is silent for too long, is told nothing.
+            let _ended = converse(&socket, &of_thread);
+            of_thread.connection_count.fetch_sub(1, Ordering::AcqRel);
+        });
+        if started.is_err() {
+            state.connection_count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// Why a conversation is over.
+enum Over {
+    /// The other end is gone or silent, or all are to end.
+    Gone,
+    /// The system says no.
+    System,
+    /// A part of a file could not be made.
+    File,
+}
+
+type Spoken = core::result::Result<(), Over>;
+
+impl From<dolmen_env::Error> for Over {
+    fn from(_error: dolmen_env::Error) -> Self {
+        Self::System
+    }
+}
+
+/// Answers one request after the other.
+fn converse(socket: &Socket, state: &State) -> Spoken {
+    let mut received = Vec::new();
+    loop {
+        let (head_bytes, ask) = loop {
+            match request::parse(&received, HEAD_BYTES_MAX) {
+                Ok(Some(found)) => break found,
+                Ok(None) => receive(socket, state, &mut received)?,
+                Err(status) => return send(socket, state, plain(status, "close", "", true).as_bytes()),
+            }
+        };
+        received.drain(..head_bytes);
+        let is_last = ask.is_last;
+        answer(socket, state, &ask)?;
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+fn receive(socket: &Socket, state: &State, received: &mut Vec<u8>) -> Spoken {
+    let mut part = [0; 16 << 10];
+    loop {
+        match socket.read(&mut part)? {
+            Moved::Bytes(count) => {
+                received.extend_from_slice(&part[..count]);
+                return Ok(());
+            }
+            Moved::End => return Err(Over::Gone),
+            Moved::Later => {
+                let ready = socket.wait_beside(true, false, Some(&state.stop), Some(SILENT_MAX))?;
+                if !ready.readable && !ready.is_gone {
+                    return Err(Over::Gone);
+                }
+            }
+        }
+    }
+}
+
+fn send(socket: &Socket, state: &State, mut bytes: &[u8]) -> Spoken {
+    while !bytes.is_empty() {
+        match socket.write(&[IoSlice::new(bytes)])? {
+            Moved::Bytes(count) => bytes = &bytes[count..],
+            Moved::End => return Err(Over::Gone),
+            Moved::Later => {
+                let ready = socket.wait_beside(false, true, Some(&state.stop), Some(SILENT_MAX))?;
+                if !ready.writable {
+                    return Err(Over::Gone);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An answer without a file.
+fn plain(status: &str, connection: &str, more: &str, has_body: bool) -> String {
+    let body = if has_body { format!("{status}\n") } else { String::new() };
+    let length = status.len() + 1;
+    format!(
+        "HTTP/1.1 {status}\r\nServer: dolmen\r\nConnection: {connection}\r\nContent-Type: text/plain\r\n{more}\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+fn answer(socket: &Socket, state: &State, ask: &Ask) -> Spoken {
+    let has_body = ask.method == Method::Get;
+    let connection = if ask.is_last { "close" } else { "keep-alive" };
+    let refused = |status: &str, more: &str| {
+        send(socket, state, plain(status, connection, more, ask.method != Method::Head).as_bytes())
+    };
+    if ask.method == Method::Other {
+        return refused("405 Method Not Allowed", "Allow: GET, HEAD\r\n");
+    }
+    if ask.path.is_empty() {
+        let names: String = state.files.iter().map(|file| format!("{}\n", file.name)).collect();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nServer: dolmen\r\nConnection: {connection}\r\nContent-Type: text/plain; charset=utf-8\r\n\
+             Content-Length: {}\r\n\r\n",
+            names.len()
+        );
+        return send(socket, state, (head + if has_body { &names } else { "" }).as_bytes());
+    }
+    let Some(file) = state.files.iter().find(|file| *file.name == *ask.path) else {
+        return refused("404 Not Found", "");
+    };
+    let tag = format!("\"{:016x}\"", file.tag);
+    let asked = request::asked(ask, &tag, file.length_bytes);
+    let common = format!(
+        "Server: dolmen\r\nConnection: {connection}\r\nAccept-Ranges: bytes\r\nETag: {tag}\r\nCache-Control: no-cache\r\n"
+    );
+    let parts = match asked {
+        Asked::Unsatisfiable => {
+            let more = format!("Content-Range: bytes */{}\r\n", file.length_bytes);
+            return refused("416 Range Not Satisfiable", &more);
+        }
+        Asked::Whole => {
+            let head = format!(
+                "HTTP/1.1 200 OK\r\n{common}Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
+                file.length_bytes
+            );
+            send(socket, state, head.as_bytes())?;
+            vec![(Vec::new(), Part { first: 0, end: file.length_bytes })]
+        }
+        Asked::One(part) => {
+            let head = format!(
+                "HTTP/1.1 206 Partial Content\r\n{common}Content-Type: application/octet-stream\r\n{}Content-Length: {}\r\n\r\n",
+                content_range(part, file),
+                part.end - part.first
+            );
+            send(socket, state, head.as_bytes())?;
+            vec![(Vec::new(), part)]
+        }
+        Asked::Several(parts) => several(socket, state, file, &common, &parts)?,
+    };
+    if !has_body {
+        return Ok(());
+    }
+    let is_several = parts.len() > 1;
+    for (before, part) in parts {
+        send(socket, state, &before)?;
+        send_part(socket, state, file, part)?;
+    }
+    if is_several { send(socket, state, closing().as_bytes()) } else { Ok(()) }
+}
+
+fn content_range(part: Part, file: &Shown) -> String {
+    format!("Content-Range: bytes {}-{}/{}\r\n", part.first, part.end - 1, file.length_bytes)
+}
+
+/// What is between parts of an answer; in no file of ROOT by chance.
+const BOUNDARY: &str = "dolmen-part-5f1c9a7e03b24d68";
+
+fn closing() -> String {
+    format!("\r\n--{BOUNDARY}--\r\n")
+}
+
+/// Sends the head of an answer in several parts; each part with what goes before it.
+fn several(
+    socket: &Socket,
+    state: &State,
+    file: &Shown,
+    common: &str,
+    parts: &[Part],
+) -> core::result::Result<Vec<(Vec<u8>, Part)>, Over> {
+    let with_heads: Vec<_> = parts
+        .iter()
+        .map(|&part| {
+            let range = content_range(part, file);
+            let head = format!("\r\n--{BOUNDARY}\r\nContent-Type: application/octet-stream\r\n{range}\r\n");
+            (head.into_bytes(), part)
+        })
+        .collect();
+    let of_parts = with_heads.iter().map(|(head, part)| head.len() as u64 + (part.end - part.first));
+    let length = of_parts.sum::<u64>() + closing().len() as u64;
+    let head = format!(
+        "HTTP/1.1 206 Partial Content\r\n{common}Content-Type: multipart/byteranges; boundary={BOUNDARY}\r\n\
+         Content-Length: {length}\r\n\r\n"
+    );
+    send(socket, state, head.as_bytes())?;
+    Ok(with_heads)
+}
+
+fn send_part(socket: &Socket, state: &State, file: &Shown, part: Part) -> Spoken {
+    let mut at = part.first;
+    let length = usize::try_from(part.end - part.first).unwrap_or(usize::MAX);
+    let mut bytes = vec![0; PART_BYTES.min(length)];
+    while at < part.end {
+        let room = usize::try_from(part.end - at).unwrap_or(usize::MAX).min(PART_BYTES);
+        match (file.read)(at, &mut bytes[..room]) {
+            Ok(count) if count == room => send(socket, state, &bytes[..room])?,
+            // The head has promised what is not to be had: the connection ends before it, and the reader knows.
+            found => {
+                let why = found.map_or_else(|error| error.to_string(), |_| "the file is shorter".to_owned());
+                dolmen_env::say(&format!("{}: {why}", file.name));
+                return Err(Over::File);
+            }
+        }
+        at += room as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! What a request asks for.
+
+use httparse::{EMPTY_HEADER, Request, Status};
+
+/// Lines of a head at most.
+const LINES_MAX: usize = 64;
+
+/// Ranges of one request at most: what fits into a head, and more than any reader sends.
+const RANGES_MAX: usize = 8192;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Method {
+    Get,
+    Head,
+    Other,
+}
+
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Ask {
+    pub(super) method: Method,
+    /// Without the slash before it, and decoded.
+    pub(super) path: String,
+    range: Option<String>,
+    if_range: Option<String>,
+    /// Whether the connection ends with the answer.
+    pub(super) is_last: bool,
+}
+
+/// Bytes from `first` up to before `end`; there are some.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Part {
+    pub(super) first: u64,
+    pub(super) end: u64,
+}
+
+/// What of a file is asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Asked {
+    Whole,
+    One(Part),
+    Several(Vec<Part>),
+    Unsatisfiable,
+}
+
+/// The request that `received` begins with, and how long its head is; none if the head has not come to its end; the status of what is no
+/// request.
+pub(super) fn parse(received: &[u8], bytes_max: usize) -> Result<Option<(usize, Ask)>, &'static str> {
+    let mut headers = [EMPTY_HEADER; LINES_MAX];
+    let mut request = Request::new(&mut headers);
+    let head_bytes = match request.parse(received) {
+        Ok(Status::Complete(bytes)) => bytes,
+        Ok(Status::Partial) if received.len() < bytes_max => return Ok(None),
+        Ok(Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return Err("431 Request Header Fields Too Large");
+        }
+        Err(_other) => return Err("400 Bad Request"),
+    };
+    let method = match request.method {
+        Some("GET") => Method::Get,
+        Some("HEAD") => Method::Head,
+        _ => Method::Other,
+    };
+    let header = |name: &str| {
+        let found = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+        found.and_then(|header| core::str::from_utf8(header.value).ok()).map(str::trim)
+    };
+    let has_body =
+        header("content-length").is_some_and(|length| length != "0") || header("transfer-encoding").is_some();
+    let is_old = request.version == Some(0);
+    let stays = header("connection").map_or(!is_old, |connection| !connection.eq_ignore_ascii_case("close"));
+    let target = request.path.unwrap_or("/");
+    let path = target.split(['?', '#']).next().unwrap_or("/");
+    let ask = Ask {
+        method,
+        path: decoded(path.trim_start_matches('/')).ok_or("400 Bad Request")?,
+        range: header("range").map(str::to_owned),
+        if_range: header("if-range").map(str::to_owned),
+        // What follows a body that nobody reads would be taken for a request.
+        is_last: !stays || has_body || is_old,
+    };
+    Ok(Some((head_bytes, ask)))
+}
+
+/// Text without percent signs for its bytes; none if it is no text.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let (digits, behind) = rest.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()?);
+        rest = behind;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// What of a file of that tag and length is asked for. A header that is none, or asks for parts of another file, asks for all.
+///
+/// //= rfc:9110 14.1.2, 14.2: byte ranges; a range that cannot be understood is as none
+pub(super) fn asked(ask: &Ask, tag: &str, length_bytes: u64) -> Asked {
+    let is_for_other = ask.if_range.as_deref().is_some_and(|other| other != tag);
+    let ranges = ask.range.as_deref().and_then(|range| range.trim().strip_prefix("bytes="));
+    let Some(ranges) = ranges.filter(|_| !is_for_other) else { return Asked::Whole };
+    let mut parts = Vec::new();
+    for (nth, range) in ranges.split(',').map(str::trim).filter(|range| !range.is_empty()).enumerate() {
+        if nth >= RANGES_MAX {
+            return Asked::Whole;
+        }
+        let Some((first, last)) = range.split_once('-') else { return Asked::Whole };
+        let (first, last) = (first.trim(), last.trim());
+        let part = if first.is_empty() {
+            let Ok(count) = last.parse::<u64>() else { return Asked::Whole };
+            Part { first: length_bytes.saturating_sub(count), end: length_bytes }
+        } else {
+            let Ok(first) = first.parse::<u64>() else { return Asked::Whole };
+            let end = if last.is_empty() {
+                length_bytes
+            } else {
+                let Ok(last) = last.parse::<u64>() else { return Asked::Whole };
+                if last < first {
+                    return Asked::Whole;
+                }
+                length_bytes.min(last.saturating_add(1))
+            };
+            Part { first, end }
+        };
+        if part.first < part.end {
+            parts.push(part);
+        }
+    }
+    match parts[..] {
+        [] => Asked::Unsatisfiable,
+        [one] => Asked::One(one),
+        // Who asks for more than there is would have it sent many times.
+        _ if parts.iter().map(|part| part.end - part.first).fold(0, u64::saturating_add) > length_bytes => {
+            Asked::Whole
+        }
+        _ => Asked::Several(parts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Asked, Method, Part, asked, parse};
+
+    fn of(range: &str) -> Asked {
+        let head = format!("GET /a HTTP/1.1\r\nRange: {range}\r\n\r\n");
+        let (_, ask) = parse(head.as_bytes(), 1000).unwrap().unwrap();
+        asked(&ask, "\"t\"", 100)
+    }
+
+    #[test]
+    fn ranges_are_those_of_the_standard() {
+        let part = |first, end| Part { first, end };
+        assert_eq!(of("bytes=0-0"), Asked::One(part(0, 1)));
+        assert_eq!(of("bytes=90-"), Asked::One(part(90, 100)));
+        assert_eq!(of("bytes=-7"), Asked::One(part(93, 100)));
+        assert_eq!(of("bytes=-700"), Asked::One(part(0, 100)));
+        assert_eq!(of("bytes=5-1000"), Asked::One(part(5, 100)));
+        assert_eq!(of("bytes=1-2, 4-5 ,-1"), Asked::Several(vec![part(1, 3), part(4, 6), part(99, 100)]));
+        for none in ["bytes=100-", "bytes=-0", "bytes=200-300"] {
+            assert_eq!(of(none), Asked::Unsatisfiable, "{none}");
+        }
+        for whole in ["bytes=5-4", "bytes=a-b", "lines=1-2", "bytes=1", "bytes=0-99,0-99", "bytes=1-x"] {
+            assert_eq!(of(whole), Asked::Whole, "{whole}");
+        }
+    }
+
+    #[test]
+    fn a_range_of_another_file_is_the_whole_of_this() {
+        let head = "GET /a HTTP/1.1\r\nRange: bytes=0-1\r\nIf-Range: \"other\"\r\n\r\n";
+        let (_, ask) = parse(head.as_bytes(), 1000).unwrap().unwrap();
+        assert_eq!(asked(&ask, "\"t\"", 100), Asked::Whole);
+        assert_eq!(asked(&ask, "\"other\"", 100), Asked::One(Part { first: 0, end: 2 }));
+    }
+
+    #[test]
+    fn heads_come_in_parts_and_have_a_limit() {
+        let head = b"HEAD /a%20b?x=1 HTTP/1.1\r\nHost: h\r\n\r\nGET";
+        for count in 0..head.len() - 3 {
+            assert_eq!(parse(&head[..count], 1000), Ok(None), "{count}");
+        }
+        let (bytes, ask) = parse(head, 1000).unwrap().unwrap();
+        assert_eq!(
+            (bytes, ask.method, &*ask.path, ask.is_last),
+            (head.len() - 3, Method::Head, "a b", false)
+        );
+        assert_eq!(parse(b"GET /aaaaaaaaaaaa", 10), Err("431 Request Header Fields Too Large"));
+        assert_eq!(parse(b"\x00\r\n\r\n", 1000), Err("400 Bad Request"));
+        assert_eq!(parse(b"GET /%zz HTTP/1.1\r\n\r\n", 1000), Err("400 Bad Request"));
+        for last in [
+            "GET / HTTP/1.0\r\n\r\n",
+            "GET / HTTP/1.1\r\nConnection: Close\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n",
+        ] {
+            assert!(parse(last.as_bytes(), 1000).unwrap().unwrap().1.is_last, "{last}");
+        }
+    }
+}
