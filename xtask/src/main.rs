@@ -14,6 +14,7 @@ mod deny;
 mod machine;
 mod mounts;
 mod mutants;
+mod python;
 mod soak;
 mod source;
 mod tested;
@@ -37,7 +38,8 @@ usage: cargo xtask <command>
                     files of mounts, of the thinnest file system of FUSE and of others, by the same calls of the system
   test [ARGUMENTS]  all tests: what hangs is killed and shown, what fails is run once more by itself and named as unsteady,
                     what this machine does not let them test is named
-  tools             the system's programs that tests run: installed by apt-get where they are missing
+  tools             the system's programs that tests run: installed by apt-get where they are missing; and the Python packages
+                    that tests of the Python package run with, in an environment below the target directory
   deny              check licences, bans and sources of the dependencies with cargo-deny, installed if missing
   mutants           put each fault of mutants/ into a copy of the tree and see that the tests named for it fail
   mutants --only N  those whose names contain N (several may follow)

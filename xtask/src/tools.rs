@@ -1,7 +1,9 @@
-//! `cargo xtask tools`: programs of the system that tests run, installed by its package manager where they are missing.
+//! `cargo xtask tools`: programs of the system that tests run, installed by its package manager where they are missing, and the
+//! Python environment of the tests of the package ([`python`]).
 //!
 //! A run that finds all of them changes nothing and needs neither the network nor any right.
 
+use crate::python;
 use anyhow::{Context as _, Result};
 use std::process::{Command, Stdio};
 
@@ -33,7 +35,7 @@ const TOOLS: &[Tool] = &[
 pub(crate) fn run() -> Result<bool> {
     let packages = missing();
     if packages.is_empty() {
-        return Ok(true);
+        return python::prepare();
     }
     println!("tools: missing for tests: {}", packages.join(" "));
     match installer() {
@@ -48,7 +50,7 @@ pub(crate) fn run() -> Result<bool> {
     if !left.is_empty() {
         println!("tools: install the packages {} (as Debian calls them), and try again", left.join(" "));
     }
-    Ok(left.is_empty())
+    Ok(left.is_empty() && python::prepare()?)
 }
 
 /// Whether all of them are there.

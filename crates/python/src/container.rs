@@ -1,0 +1,356 @@
+//! Containers: their objects, snapshots, attributes and transactions.
+
+use crate::array::{self, Array};
+use crate::buffer;
+use crate::error::{Error, Result, Wrong};
+use crate::files::Files;
+use crate::kv::Kv;
+use crate::object::Object;
+use crate::oid::{Oid, class_of, kv_type};
+use crate::slot::{Session, Slot};
+use crate::tx::{self, Transaction, When};
+use dolmen_client::{Container as Client, Durability, Epoch, ObjectType, PropId, PropValue, Props};
+use dolmen_dfs::{Dfs, FormatOptions, MountOptions};
+use pyo3::prelude::{
+    Bound, Py, PyAny, PyAnyMethods, PyDictMethods, PyModule, PyModuleMethods, PyResult, Python, pyclass,
+    pymethods,
+};
+use pyo3::types::{PyBytes, PyDict};
+use std::sync::{Arc, Mutex};
+
+/// An open container, or a view of a past state of one. Made by ``Pool.container``, ``Pool.create_container`` and
+/// ``Container.at``; closed by ``close``, at the end of a ``with`` block, or with its pool. May be used by any number of threads at
+/// once.
+#[pyclass(frozen, module = "dolmen", name = "Container")]
+pub(crate) struct Container {
+    slot: Slot<Client>,
+    /// Kept for who asks after it was closed.
+    label: Option<String>,
+    uuid: String,
+    epoch: Option<u64>,
+}
+
+/// The properties of a new container.
+pub(crate) fn props(files: bool, durability: &str) -> Result<Props> {
+    let durability = match durability {
+        "power" => Durability::Power,
+        "process" => Durability::Process,
+        _ => return Err(Error::Argument(Wrong::Durability)),
+    };
+    let mut props = if files { Dfs::container_props() } else { Props::new() };
+    props.insert(PropId::CO_DURABILITY, PropValue::Number(durability as u64));
+    Ok(props)
+}
+
+/// Makes the file system of a new container.
+pub(crate) fn format(cont: &Client) -> Result<()> {
+    let head = crate::address::head()?;
+    let options = FormatOptions { uid: head.cred.uid, gid: head.cred.gid, ..FormatOptions::default() };
+    Ok(Dfs::format(cont, &options)?)
+}
+
+impl Container {
+    pub(crate) fn new(session: &Arc<Session>, cont: Client) -> Result<Self> {
+        let label = cont.label().map(|label| label.as_str().to_owned());
+        let (uuid, epoch) = (cont.uuid().to_string(), cont.view_epoch().map(|epoch| epoch.0));
+        Ok(Self { slot: session.hold(cont)?, label, uuid, epoch })
+    }
+
+    fn made(&self, py: Python<'_>, kind: ObjectType, class: Option<&str>) -> Result<dolmen_client::Oid> {
+        let class = class_of(class)?;
+        self.slot.run(py, |cont| Ok(cont.alloc_oid(kind, class)?))
+    }
+}
+
+#[pymethods]
+impl Container {
+    /// Closes the container: every handle on what is in it raises Stale or Closed from then on. Closing again does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(cont) = self.slot.take(py) {
+            // A view has no handle of its own.
+            if self.epoch.is_none() {
+                py.detach(|| cont.close()).map_err(Error::from)?;
+            } else {
+                py.detach(|| drop(cont));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.slot.is_closed(py)?)
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    /// The label that it was opened with; None if it has none.
+    #[getter]
+    fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
+    /// Its UUID.
+    #[getter]
+    fn uuid(&self) -> &str {
+        &self.uuid
+    }
+
+    /// The epoch that a view shows; None for the container itself.
+    #[getter]
+    fn epoch(&self) -> Option<u64> {
+        self.epoch
+    }
+
+    /// Makes the id of a new key-value store and opens it. The store exists as soon as something is put into it.
+    ///
+    /// keys
+    ///     ``hashed``; ``lexical``, which lists keys in the order of their bytes; ``integer``, whose keys are numbers below 2**64.
+    /// object_class
+    ///     Over how many targets it is spread: ``S1``, ``S2``, ``SX`` (all), …; None leaves it to the container.
+    #[pyo3(signature = (*, keys="hashed", object_class=None))]
+    fn create_kv(&self, py: Python<'_>, keys: &str, object_class: Option<&str>) -> PyResult<Kv> {
+        let oid = self.made(py, kv_type(keys)?, object_class)?;
+        self.kv(py, Oid(oid))
+    }
+
+    /// Opens the key-value store with this id, there or not; raises Invalid for the id of something else.
+    fn kv(&self, py: Python<'_>, oid: Oid) -> PyResult<Kv> {
+        Ok(Kv::open(py, &self.slot, oid.0, When::Now)?)
+    }
+
+    /// Makes an array of records.
+    ///
+    /// dtype
+    ///     What numpy takes a record for, None for bytes; its size is stored with the array, the rest is for the caller to remember.
+    /// chunk
+    ///     Records that lie together; None for about a MiB. Each chunk is written atomically.
+    /// object_class
+    ///     As for ``create_kv``.
+    #[pyo3(signature = (dtype=None, *, chunk=None, object_class=None))]
+    fn create_array(
+        &self,
+        py: Python<'_>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        chunk: Option<u64>,
+        object_class: Option<&str>,
+    ) -> PyResult<Array> {
+        let oid = self.made(py, ObjectType::Array, object_class)?;
+        let bytes = pyo3::types::PyString::new(py, "u1").into_any();
+        Array::create(py, &self.slot, oid, dtype.unwrap_or(&bytes), chunk)
+    }
+
+    /// Opens the array with this id.
+    ///
+    /// dtype
+    ///     What numpy is to take its records for; None for ``u1``, or ``V`` with the stored size. Raises Invalid if it has another
+    ///     size than the stored one.
+    ///
+    /// Raises NotFound if it was not created.
+    #[pyo3(signature = (oid, dtype=None))]
+    fn array(&self, py: Python<'_>, oid: Oid, dtype: Option<&Bound<'_, PyAny>>) -> PyResult<Array> {
+        array::Array::open(py, &self.slot, oid.0, dtype, When::Now)
+    }
+
+    /// Makes the id of a new object with two levels of keys and opens it. It exists as soon as something is written to it.
+    ///
+    /// keys
+    ///     As for ``create_kv``, for keys of both levels.
+    #[pyo3(signature = (*, keys="hashed", object_class=None))]
+    fn create_object(&self, py: Python<'_>, keys: &str, object_class: Option<&str>) -> PyResult<Object> {
+        let kind = match keys {
+            "hashed" => ObjectType::MultiHashed,
+            "lexical" => ObjectType::MultiLexical,
+            "integer" => ObjectType::MultiUint64,
+            _ => return Err(Error::Argument(Wrong::Keys).into()),
+        };
+        let oid = self.made(py, kind, object_class)?;
+        self.object(py, Oid(oid))
+    }
+
+    /// Opens the object with this id, there or not.
+    fn object(&self, py: Python<'_>, oid: Oid) -> PyResult<Object> {
+        Ok(Object::open(py, &self.slot, oid.0, When::Now)?)
+    }
+
+    /// The files of a container that was made with ``files=True``; raises Invalid for any other.
+    ///
+    /// shared
+    ///     Whether others change the same files meanwhile, in this process or elsewhere. Without, paths are cached and changes are
+    ///     cheaper, and nobody else may change anything.
+    /// read_only
+    ///     Nothing may be changed; the files of a view of a past state are so anyway.
+    #[pyo3(signature = (*, shared=true, read_only=false))]
+    fn files(&self, py: Python<'_>, shared: bool, read_only: bool) -> PyResult<Files> {
+        let read_only = read_only || self.epoch.is_some() || self.slot.session().read_only;
+        let mounted = self.slot.run(py, |cont| {
+            let head = crate::address::head()?;
+            let (uid, gid) = (head.cred.uid, head.cred.gid);
+            let options = MountOptions { read_only, shared, uid, gid, ..MountOptions::default() };
+            Ok(Dfs::mount(cont, &options)?)
+        })?;
+        Ok(Files::new(self.slot.session().hold(mounted)?))
+    }
+
+    /// Begins a transaction. As a context manager it commits at the end of its block, and aborts if the block raises::
+    ///
+    ///     with cont.transaction() as tx:
+    ///         tx.kv(kv)[b"a"] = b"1"
+    ///
+    /// The commit raises Conflict if somebody else has changed what it read, with nothing written; ``transact`` begins anew then.
+    fn transaction(&self, py: Python<'_>) -> PyResult<Transaction> {
+        Ok(Transaction::begin(py, &self.slot)?)
+    }
+
+    /// Calls ``body(tx)`` and commits; at a conflict all of it once more, with a new transaction. What ``body`` has returned is
+    /// returned; what it raises, other than Conflict, is raised and nothing is written.
+    ///
+    /// attempts
+    ///     How often at most; the Conflict of the last is raised.
+    #[pyo3(signature = (body, *, attempts=64))]
+    fn transact<'py>(
+        &self,
+        py: Python<'py>,
+        body: &Bound<'py, PyAny>,
+        attempts: u32,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        tx::transact(py, &self.slot, body, attempts)
+    }
+
+    /// Makes a snapshot and returns its epoch, for ``at``. It keeps what is there now until it is destroyed.
+    #[pyo3(signature = (name=None))]
+    fn create_snapshot(&self, py: Python<'_>, name: Option<&str>) -> PyResult<u64> {
+        Ok(self.slot.run(py, |cont| Ok(cont.create_snapshot(name)?.0))?)
+    }
+
+    /// The snapshots, oldest first, as pairs of epoch and name (None for one without).
+    fn snapshots(&self, py: Python<'_>) -> PyResult<Vec<(u64, Option<String>)>> {
+        let all = self.slot.run(py, |cont| Ok(cont.snapshots()?))?;
+        Ok(all.into_iter().map(|snapshot| (snapshot.epoch.0, snapshot.name)).collect())
+    }
+
+    /// Gives a snapshot up; what it alone kept can be freed. Raises NotFound.
+    fn destroy_snapshot(&self, py: Python<'_>, epoch: u64) -> PyResult<()> {
+        Ok(self.slot.run(py, |cont| Ok(cont.destroy_snapshot(Epoch(epoch))?))?)
+    }
+
+    /// Makes the state of a snapshot the newest one, in one step, and returns the epoch at which it was done. Raises NotFound if
+    /// there is no snapshot of this epoch.
+    fn rollback(&self, py: Python<'_>, epoch: u64) -> PyResult<u64> {
+        Ok(self.slot.run(py, |cont| Ok(cont.rollback(Epoch(epoch))?.0))?)
+    }
+
+    /// A view of the container as it was at an epoch, or at the snapshot of a name: nothing can be changed in it. Reads of what no
+    /// snapshot keeps any more raise Stale.
+    fn at(&self, py: Python<'_>, epoch: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let view = match epoch.extract::<u64>() {
+            Ok(epoch) => self.slot.run(py, |cont| Ok(cont.at(Epoch(epoch))))?,
+            Err(_name) => {
+                let name: String = epoch.extract()?;
+                self.slot.run(py, |cont| {
+                    let all = cont.snapshots()?;
+                    let found = all.iter().find(|snapshot| snapshot.name.as_deref() == Some(&name));
+                    Ok(cont.at(found.ok_or(dolmen_types::Error::NotFound)?.epoch))
+                })?
+            }
+        };
+        Ok(Self::new(self.slot.session(), view)?)
+    }
+
+    /// Every object that has something visible, each once, in no order.
+    fn objects(&self, py: Python<'_>) -> PyResult<Objects> {
+        let walk = self.slot.run(py, |cont| Ok(cont.objects(None)))?;
+        let state = Mutex::new((walk, Vec::new()));
+        Ok(Objects { slot: self.slot.session().hold(state)? })
+    }
+
+    /// The value of a user attribute of the container; raises NotFound if it is not set.
+    fn attribute<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyBytes>> {
+        let value = self.slot.run(py, |cont| Ok(cont.attr(name)?))?;
+        Ok(PyBytes::new(py, &value))
+    }
+
+    /// The names of the user attributes, sorted.
+    fn attributes(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        Ok(self.slot.run(py, |cont| Ok(cont.attr_names()?))?)
+    }
+
+    /// Sets user attributes, all of them at once: names and bytes.
+    fn set_attributes(&self, py: Python<'_>, values: &Bound<'_, PyDict>) -> PyResult<()> {
+        let mut all = Vec::with_capacity(values.len());
+        for (name, value) in values.iter() {
+            all.push((name.extract::<String>()?, buffer::key(&value)?));
+        }
+        Ok(self.slot.run(py, |cont| Ok(cont.set_attrs(&all)?))?)
+    }
+
+    /// Removes user attributes, set or not.
+    fn remove_attributes(&self, py: Python<'_>, names: Vec<String>) -> PyResult<()> {
+        Ok(self.slot.run(py, |cont| Ok(cont.remove_attrs(&names)?))?)
+    }
+
+    /// What is stored: a dict with ``versions``, ``value_bytes`` (both with what snapshots keep), ``snapshots`` and ``handles``.
+    fn query<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let info = self.slot.run(py, |cont| Ok(cont.query()?))?;
+        let told = PyDict::new(py);
+        told.set_item("versions", info.usage.versions)?;
+        told.set_item("value_bytes", info.usage.value_bytes)?;
+        told.set_item("snapshots", info.snapshots)?;
+        told.set_item("handles", info.handles)?;
+        Ok(told)
+    }
+
+    /// Makes everything acknowledged durable against a loss of power, in a container with ``durability="process"``, too.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(self.slot.run(py, |cont| Ok(cont.flush()?))?)
+    }
+
+    fn __repr__(&self) -> String {
+        let name = self.label.as_deref().unwrap_or(&self.uuid);
+        match self.epoch {
+            Some(epoch) => format!("<dolmen.Container {name} at {epoch}>"),
+            None => format!("<dolmen.Container {name}>"),
+        }
+    }
+}
+
+type Walk = (dolmen_client::ObjectWalk, Vec<dolmen_client::Oid>);
+
+/// The ids of a container's objects, one after the other.
+#[pyclass(frozen, module = "dolmen", name = "Objects")]
+pub(crate) struct Objects {
+    // Guards: where the walk stands; taken with the interpreter's lock given up.
+    slot: Slot<Mutex<Walk>>,
+}
+
+#[pymethods]
+impl Objects {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Oid>> {
+        let next = self.slot.run(py, |state| {
+            let mut state = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let (walk, found) = &mut *state;
+            if found.is_empty() {
+                *found = walk.next_page()?;
+            }
+            Ok(found.pop())
+        })?;
+        Ok(next.map(Oid))
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Container>()?;
+    module.add_class::<Objects>()
+}

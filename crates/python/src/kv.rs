@@ -1,0 +1,280 @@
+//! Key-value stores.
+
+use crate::buffer::{Buffer, Lent, copy_out, key, shown};
+use crate::error::{Error, Result, of_type};
+use crate::oid::Oid;
+use crate::slot::Slot;
+use crate::tx::When;
+use dolmen_client::{Anchor, At, Container, IoBuf, Kv as Client, Oid as Id, Page, PutCond};
+use pyo3::prelude::{
+    Bound, Py, PyAny, PyAnyMethods, PyModule, PyModuleMethods, PyResult, Python, pyclass, pymethods,
+};
+use pyo3::types::{PyBytes, PyDict, PyDictMethods};
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+/// A key-value store, which is used as a dict of bytes: ``kv[key]``, ``kv[key] = value``, ``del kv[key]``, ``key in kv``,
+/// ``for key in kv``. Made by ``Container.create_kv`` and ``Container.kv``; that of ``Transaction.kv`` reads and writes in the
+/// transaction.
+///
+/// A key is bytes, text (as UTF-8), or for ``keys="integer"`` a number below 2**64; it has 1 to 65535 bytes. A value is anything
+/// contiguous with the buffer protocol, of at least one byte. Each operation is atomic. May be used by any number of threads at once.
+#[pyclass(frozen, mapping, module = "dolmen", name = "Kv")]
+pub(crate) struct Kv {
+    slot: Slot<Client>,
+    when: When,
+    oid: Id,
+}
+
+impl Kv {
+    pub(crate) fn open(py: Python<'_>, cont: &Slot<Container>, oid: Id, when: When) -> Result<Self> {
+        let kv = cont.run(py, |cont| Ok(Client::open(cont, oid)?))?;
+        Ok(Self { slot: cont.session().hold(kv)?, when, oid })
+    }
+
+    pub(crate) fn id(&self) -> Id {
+        self.oid
+    }
+
+    fn run<R: Send>(
+        &self,
+        py: Python<'_>,
+        body: impl FnOnce(&Client, At<'_>) -> Result<R> + Send,
+    ) -> Result<R> {
+        self.slot.run(py, |kv| self.when.at(|at| body(kv, at)))
+    }
+
+    /// The value of a key, and its length.
+    fn value(&self, py: Python<'_>, key: &[u8]) -> Result<Option<(IoBuf, usize)>> {
+        self.run(py, |kv, at| {
+            let mut bytes = IoBuf::default();
+            Ok(kv.get(at, key, &mut bytes)?.map(|len| (bytes, len)))
+        })
+    }
+}
+
+#[pymethods]
+impl Kv {
+    /// The id, with which ``Container.kv`` opens it again.
+    #[getter]
+    fn oid(&self) -> Oid {
+        Oid(self.oid)
+    }
+
+    /// The value of a key as bytes; ``default`` if there is none.
+    #[pyo3(signature = (key, default=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = self::key)] key: Vec<u8>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.value(py, &key)? {
+            Some((bytes, len)) => Ok(Some(PyBytes::new(py, &bytes[..len]).into_any())),
+            None => Ok(default),
+        }
+    }
+
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = self::key)] key: Vec<u8>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (bytes, len) = self.value(py, &key)?.ok_or(Error::Store(dolmen_types::Error::NotFound))?;
+        Ok(PyBytes::new(py, &bytes[..len]))
+    }
+
+    /// The value of a key as a Buffer, which is not copied on its way to Python; raises NotFound if there is none.
+    fn view(&self, py: Python<'_>, #[pyo3(from_py_with = self::key)] key: Vec<u8>) -> PyResult<Py<Buffer>> {
+        let (bytes, len) = self.value(py, &key)?.ok_or(Error::Store(dolmen_types::Error::NotFound))?;
+        shown(py, bytes, len)
+    }
+
+    /// Reads the value of a key into the beginning of a writable buffer and returns its length. Raises NotFound; Invalid if the
+    /// buffer is shorter, which is not changed then.
+    fn read_into(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = self::key)] key: Vec<u8>,
+        buffer: &Bound<'_, PyAny>,
+    ) -> PyResult<usize> {
+        let mut lent = Lent::to_fill(buffer)?;
+        let place = lent.bytes_mut();
+        Ok(self.run(py, |kv, at| {
+            let mut bytes = IoBuf::default();
+            let len = kv.get_existing(at, &key, &mut bytes)?;
+            copy_out(&bytes[..len], place)
+        })?)
+    }
+
+    /// The values of several keys, as bytes, in their order; None for a key without one. Outside of a transaction each is read by
+    /// itself.
+    fn get_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
+        let keys = keys.iter().map(key).collect::<PyResult<Vec<_>>>()?;
+        let found = self.run(py, |kv, at| {
+            let one = |key: &Vec<u8>| {
+                let mut bytes = IoBuf::default();
+                Ok::<_, Error>(kv.get(at, key, &mut bytes)?.map(|len| (bytes, len)))
+            };
+            keys.iter().map(one).collect::<Result<Vec<_>>>()
+        })?;
+        Ok(found.into_iter().map(|found| found.map(|(bytes, len)| PyBytes::new(py, &bytes[..len]))).collect())
+    }
+
+    /// Stores a value.
+    ///
+    /// exists
+    ///     True: only if the key has one, else NotFound is raised. False: only if it has none, else Exists. None: in any case.
+    #[pyo3(signature = (key, value, *, exists=None))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = self::key)] key: Vec<u8>,
+        value: &Bound<'_, PyAny>,
+        exists: Option<bool>,
+    ) -> PyResult<()> {
+        let lent = Value::of(value)?;
+        let cond = match exists {
+            None => PutCond::None,
+            Some(true) => PutCond::Update,
+            Some(false) => PutCond::Insert,
+        };
+        let bytes = lent.bytes();
+        self.run(py, |kv, at| Ok(kv.put(at, &key, bytes, cond)?))?;
+        Ok(())
+    }
+
+    fn __setitem__(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = self::key)] key: Vec<u8>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.put(py, key, value, None)
+    }
+
+    /// Stores several values, one after the other; in a transaction all of them or none.
+    fn put_many(&self, py: Python<'_>, values: &Bound<'_, PyDict>) -> PyResult<()> {
+        let lent = values
+            .iter()
+            .map(|(of, value)| Ok((key(&of)?, Value::of(&value)?)))
+            .collect::<PyResult<Vec<_>>>()?;
+        let all: Vec<(&[u8], &[u8])> = lent.iter().map(|(key, value)| (&key[..], value.bytes())).collect();
+        Ok(self.run(py, |kv, at| {
+            for (key, value) in all {
+                kv.put(at, key, value, PutCond::None)?;
+            }
+            Ok(())
+        })?)
+    }
+
+    fn __delitem__(&self, py: Python<'_>, #[pyo3(from_py_with = self::key)] key: Vec<u8>) -> PyResult<()> {
+        self.run(py, |kv, at| Ok(kv.remove(at, &key, true)?))?;
+        Ok(())
+    }
+
+    /// Removes a key, there or not.
+    fn discard(&self, py: Python<'_>, #[pyo3(from_py_with = self::key)] key: Vec<u8>) -> PyResult<()> {
+        self.run(py, |kv, at| Ok(kv.remove(at, &key, false)?))?;
+        Ok(())
+    }
+
+    fn __contains__(&self, py: Python<'_>, #[pyo3(from_py_with = self::key)] key: Vec<u8>) -> PyResult<bool> {
+        Ok(self.run(py, |kv, at| Ok(kv.size(at, &key)?.is_some()))?)
+    }
+
+    /// The length of the value of a key in bytes; None if there is none. The value is not read.
+    fn size(&self, py: Python<'_>, #[pyo3(from_py_with = self::key)] key: Vec<u8>) -> PyResult<Option<u64>> {
+        Ok(self.run(py, |kv, at| Ok(kv.size(at, &key)?))?)
+    }
+
+    /// The keys, as bytes, in no order, or in order of the keys for ``lexical`` and ``integer`` ones of one shard. What is put or
+    /// removed meanwhile may be among them or not; what stays is, once.
+    fn keys(&self, py: Python<'_>) -> PyResult<Keys> {
+        self.slot.run(py, |_| Ok(()))?;
+        Ok(Keys::new(self.slot.clone(), self.when.clone()))
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Keys> {
+        self.keys(py)
+    }
+
+    /// Removes all keys.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, |kv, at| Ok(kv.destroy(at)?))?;
+        Ok(())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<dolmen.Kv {}>", self.oid)
+    }
+}
+
+/// A value that is to be stored.
+pub(crate) enum Value {
+    Text(Vec<u8>),
+    Lent(Lent),
+}
+
+impl Value {
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if object.is_instance_of::<pyo3::types::PyString>() {
+            return Ok(Self::Text(key(object)?));
+        }
+        if object.is_instance_of::<pyo3::types::PyInt>() {
+            return Err(of_type("a value is bytes, text or something else with the buffer protocol"));
+        }
+        Ok(Self::Lent(Lent::to_read(object)?))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(bytes) => bytes,
+            Self::Lent(lent) => lent.bytes(),
+        }
+    }
+}
+
+/// The keys of a store, one after the other.
+#[pyclass(frozen, module = "dolmen", name = "Keys")]
+pub(crate) struct Keys {
+    slot: Slot<Client>,
+    when: When,
+    // Guards: where the listing stands; taken with the interpreter's lock given up.
+    state: Mutex<(Anchor, VecDeque<Vec<u8>>)>,
+}
+
+impl Keys {
+    fn new(slot: Slot<Client>, when: When) -> Self {
+        Self { slot, when, state: Mutex::default() }
+    }
+}
+
+#[pymethods]
+impl Keys {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let next = self.slot.run(py, |kv| {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let (anchor, found) = &mut *state;
+            while found.is_empty() && !anchor.is_eof() {
+                let page = self.when.at(|at| Ok(kv.list(at, anchor, Page::default())?))?;
+                found.extend(page.iter().map(<[u8]>::to_vec));
+            }
+            Ok(found.pop_front())
+        })?;
+        Ok(next.map(|key| PyBytes::new(py, &key)))
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Kv>()?;
+    module.add_class::<Keys>()
+}

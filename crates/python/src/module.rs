@@ -1,0 +1,23 @@
+//! The module as Python imports it.
+
+use crate::{array, buffer, container, files, kv, object, oid, pool, tx};
+use pyo3::prelude::{Bound, PyModule, PyResult, pymodule};
+
+/// The extension module of the package `dolmen`; import `dolmen` instead.
+#[pymodule]
+fn _dolmen(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    for register in [
+        buffer::register,
+        oid::register,
+        pool::register,
+        container::register,
+        tx::register,
+        kv::register,
+        array::register,
+        object::register,
+        files::register,
+    ] {
+        register(module)?;
+    }
+    Ok(())
+}

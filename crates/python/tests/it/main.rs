@@ -1,0 +1,112 @@
+//! The Python package on the extension module that was built beside this program: each file of `python/tests` is a test here.
+//!
+//! The package is laid together in a directory beside the module: links to the files of `python/dolmen`, and the module. Python is
+//! that of `cargo xtask tools`.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// The directory of what was built: programs, and libraries as Cargo calls them.
+fn built() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    own.ancestors().nth(2).unwrap().to_owned()
+}
+
+/// The Python with everything that the tests use.
+fn python() -> PathBuf {
+    let target = built().parent().unwrap().to_owned();
+    // With a target triple there is one directory more.
+    let places = [target.join("python-tests"), target.parent().unwrap().join("python-tests")];
+    let found = places.iter().map(|place| place.join("bin/python")).find(|program| program.exists());
+    found.expect("there is a Python for the tests; `cargo xtask tools` makes it")
+}
+
+/// A directory in which the package is, complete.
+fn package() -> &'static Path {
+    static PACKAGE: OnceLock<PathBuf> = OnceLock::new();
+    PACKAGE.get_or_init(|| {
+        let place = built().join("python");
+        // Another run may be using it: what is right stays, what is not is replaced in one step.
+        let package = place.join("dolmen");
+        fs::create_dir_all(&package).unwrap();
+        let sources = root().join("python/dolmen");
+        let mut wanted: BTreeSet<OsString> = BTreeSet::new();
+        for entry in fs::read_dir(&sources).unwrap() {
+            let name = entry.unwrap().file_name();
+            if name != "__pycache__" {
+                lead(&package.join(&name), &sources.join(&name));
+                wanted.insert(name);
+            }
+        }
+        lead(&package.join("_dolmen.abi3.so"), &built().join("lib_dolmen.so"));
+        wanted.insert("_dolmen.abi3.so".into());
+        for entry in fs::read_dir(&package).unwrap() {
+            let entry = entry.unwrap();
+            if !wanted.contains(&entry.file_name()) && entry.file_name() != "__pycache__" {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+        place
+    })
+}
+
+/// Has a link lead somewhere.
+fn lead(link: &Path, to: &Path) {
+    if fs::read_link(link).is_ok_and(|leads| leads == to) {
+        return;
+    }
+    let new = link.with_extension(format!("new-{}", std::process::id()));
+    symlink(to, &new).unwrap();
+    fs::rename(&new, link).unwrap();
+}
+
+/// A command in which the package is found.
+fn command() -> Command {
+    let mut command = Command::new(python());
+    command.env("PYTHONPATH", package()).env("PYTHONDONTWRITEBYTECODE", "1").current_dir(root());
+    command.env("DOLMEN", built().join("dolmen")).env_remove("DOLMEN_SYSTEM").stdin(Stdio::null());
+    command
+}
+
+/// Runs the tests of one file, which say at the end how many there were.
+fn passes(file: &str) {
+    let program = built().join("dolmen");
+    assert!(program.exists(), "there is no {}: build it with `cargo build -p dolmen-cli`", program.display());
+    let path = Path::new("python/tests").join(file);
+    let options =
+        ["-m", "pytest", "--quiet", "-p", "no:cacheprovider", "--color=no", "--strict-markers", "-o"];
+    let limits = ["faulthandler_timeout=120", "-o", "faulthandler_exit_on_timeout=true"];
+    let status =
+        command().args(options).args(limits).arg("--tb=short").arg("--no-header").arg(path).status().unwrap();
+    assert!(status.success(), "python/tests/{file} ended with {status}");
+}
+
+#[test]
+fn key_value_stores() {
+    passes("test_kv.py");
+}
+
+#[test]
+fn every_file_of_tests_is_run() {
+    let found = fs::read_dir(root().join("python/tests")).unwrap().map(|entry| entry.unwrap().file_name());
+    let found: BTreeSet<String> = found
+        .map(|name| name.into_string().unwrap())
+        .filter(|name| name.starts_with("test_") && name.ends_with(".py"))
+        .collect();
+    let own = include_str!("main.rs");
+    for name in found {
+        assert!(own.contains(&format!("passes(\"{name}\")")), "no test runs python/tests/{name}");
+    }
+}
