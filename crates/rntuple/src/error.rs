@@ -259,6 +259,11 @@ pub enum Error {
         /// Why.
         fit: Fit,
     },
+    /// A field has not one number, or one collection, for each entry.
+    NotFlat {
+        /// Its name, as it was asked for.
+        name: Box<str>,
+    },
     /// There is something of that name already.
     Exists {
         /// The name.
@@ -431,6 +436,9 @@ impl fmt::Display for Error {
                 write!(f, "entries {first} to {end} were asked for, there are {count}")
             }
             Self::NoFit { field, fit } => write!(f, "the array for field \"{field}\" {fit}"),
+            Self::NotFlat { name } => {
+                write!(f, "field \"{name}\" has not one number or one collection for each entry")
+            }
             Self::Exists { name } => write!(f, "there is \"{name}\" already"),
             Self::NoVersion { name } => write!(f, "there is no version \"{name}\""),
             Self::OtherSchema => f.write_str("the ntuple has other fields or columns"),

@@ -183,14 +183,9 @@ impl<S: Source> Ntuple<S> {
     /// [`Error::NoEntries`], and what reading a page list says.
     pub fn clusters(&self, entries: Entries) -> Result<Vec<Cluster<'_>>> {
         let Entries { first, end } = entries;
-        if first > end || end > self.entry_count {
-            return Err(Error::NoEntries { first, end, count: self.entry_count });
-        }
+        let groups = self.groups_with(entries)?;
         let mut found = Vec::new();
-        let has_some =
-            |group: &ClusterGroup| group.first_entry < end && group.first_entry + group.entry_span > first;
-        let groups = self.groups.iter().enumerate().filter(|(_, group)| has_some(group)).map(|(at, _)| at);
-        for list in self.page_lists(&groups.collect::<Vec<_>>())? {
+        for list in self.page_lists(&groups)? {
             let with = |pages: &&ClusterPages| {
                 pages.first_entry < end && pages.first_entry + pages.entry_count > first
             };
@@ -221,10 +216,7 @@ impl<S: Source> Ntuple<S> {
         for some in missing.chunks(LISTS_MAX) {
             let links: Vec<_> = some
                 .iter()
-                .flat_map(|&at| {
-                    let added = self.added.iter().map(move |family| family.lists[at]);
-                    core::iter::once(self.groups[at].page_list).chain(added)
-                })
+                .flat_map(|&at| self.list_links(at))
                 .map(|link| (Structure::PageList, link))
                 .collect();
             let mut envelopes = fetch_envelopes(&self.source, &links)?.into_iter();
@@ -240,6 +232,27 @@ impl<S: Source> Ntuple<S> {
             }
         }
         Ok(groups.iter().map(|&at| self.lists[at].get().expect("it was read above")).collect())
+    }
+
+    /// Groups that have entries of the range.
+    ///
+    /// # Errors
+    /// [`Error::NoEntries`].
+    pub(crate) fn groups_with(&self, entries: Entries) -> Result<Vec<usize>> {
+        let Entries { first, end } = entries;
+        if first > end || end > self.entry_count {
+            return Err(Error::NoEntries { first, end, count: self.entry_count });
+        }
+        let has_some =
+            |group: &ClusterGroup| group.first_entry < end && group.first_entry + group.entry_span > first;
+        let groups = self.groups.iter().enumerate().filter(|(_, group)| has_some(group));
+        Ok(groups.map(|(at, _)| at).collect())
+    }
+
+    /// Where the page lists of a group are, one of each family: their pages are in the merged list in this order.
+    pub(crate) fn list_links(&self, group: usize) -> Vec<Link> {
+        let added = self.added.iter().map(|family| family.lists[group]);
+        core::iter::once(self.groups[group].page_list).chain(added).collect()
     }
 
     /// The list of the clusters of a group, from those of all families.

@@ -19,6 +19,7 @@ use crate::ntuple::{Entries, Ntuple};
 use crate::sealed::{SealedCluster, SealedColumn};
 use crate::source::Source;
 use dolmen_client::{At, IoBuf, ObjectClass};
+use std::collections::BTreeSet;
 
 /// Appends clusters to a stored ntuple. What it has put is in the container at once, and part of the ntuple with
 /// [`commit`](Self::commit); what is never committed is freed by [`Store::collect`](super::Store::collect).
@@ -162,6 +163,9 @@ impl Writing {
         first: usize,
         cluster: &SealedCluster<'_>,
     ) -> Result<Placed> {
+        if !is_complete(schema, first, cluster) {
+            return Err(Error::OtherSchema);
+        }
         self.numbers.renew()?;
         let number = self.numbers.next()?;
         let (mut columns, mut sizes) = (Vec::new(), Vec::new());
@@ -233,6 +237,14 @@ impl Writing {
         };
         sealed.pages.iter().map(of).collect()
     }
+}
+
+/// Whether each field has pages in one of its representations, unless its first entries have none anyway.
+fn is_complete(schema: &Schema, first: usize, cluster: &SealedCluster<'_>) -> bool {
+    let columns = &schema.columns[first..];
+    let there = columns.iter().zip(&cluster.columns).filter(|(_, sealed)| sealed.is_some());
+    let fields: BTreeSet<u32> = there.map(|(column, _)| column.field).collect();
+    columns.iter().all(|column| column.first_element != 0 || fields.contains(&column.field))
 }
 
 /// Whether the column has one element of each entry.

@@ -152,6 +152,11 @@ impl Base {
         Ok(lists)
     }
 
+    /// How many groups of clusters there are.
+    fn group_count(&self) -> usize {
+        self.families[0].groups.len()
+    }
+
     /// The first column of each family.
     fn starts(&self) -> Vec<usize> {
         core::iter::once(0).chain(self.families[1..].iter().map(|family| family.before.columns)).collect()
@@ -187,6 +192,44 @@ impl Base {
         for family in 0..self.families.len() {
             making.put_footer(family)?;
         }
+        making.finish()
+    }
+
+    /// The next version with the columns that `schema` has more, for the clusters that there are: as many as `clusters`.
+    pub(super) fn add_family(
+        &self,
+        source: &StoreSource,
+        schema: &Schema,
+        clusters: &[Placed],
+        time_ns: u64,
+    ) -> Result<Next> {
+        let mut making = Making::new(self, Made::ColumnsAdded, time_ns);
+        let (before, after) = (self.schema.known(), schema.known());
+        making.base.schema = schema.clone();
+        making.base.counts.extend(schema);
+        making.base.families.push(Family { before, after, groups: Vec::new() });
+        let family = self.families.len();
+        let mut left = clusters.iter();
+        for at in 0..self.group_count() {
+            let of_first = self.lists(source, at)?.swap_remove(0).0;
+            let (mut list, mut known) = (PageList::default(), Vec::new());
+            for pages in &of_first.clusters {
+                let placed = left.next().filter(|placed| placed.entry_count == pages.entry_count);
+                let placed = placed.ok_or(Error::OtherSchema)?;
+                let mut columns: Vec<Option<&PlacedColumn>> = vec![None; before.columns];
+                columns.extend(placed.columns.iter().map(Option::as_ref));
+                let firsts = making.base.counts.next(&elements(&columns))?;
+                let described =
+                    described(&mut list, &mut known, &columns[before.columns..], &firsts[before.columns..]);
+                list.clusters.push(ClusterPages { columns: described, ..pages.clone() });
+            }
+            let group = making.put_list(&list, &known, self.families[0].groups[at])?;
+            making.base.families[family].groups.push(group);
+            if at + 1 == self.group_count() {
+                making.base.last.push((list, known));
+            }
+        }
+        making.put_footer(family)?;
         making.finish()
     }
 }

@@ -2,6 +2,7 @@
 
 use super::append::Appender;
 use super::base::Base;
+use super::columns::ColumnAdder;
 use super::commit::{Version, put, put_current, value};
 use super::numbers::Numbers;
 use super::place;
@@ -9,6 +10,7 @@ use super::record::{Anchor, Config, Entry, Made, Tag};
 use super::source::StoreSource;
 use crate::error::{Error, Result};
 use crate::format::Header;
+use crate::format::schema::Schema;
 use crate::ntuple::Ntuple;
 use dolmen_client::{At, Cond, Container, Object, ObjectClass, ObjectType, Page, Tx};
 use dolmen_env::{Clock, RealClock};
@@ -333,6 +335,15 @@ impl Stored {
     /// [`Error::NoNtuple`] if it was destroyed; those of reading its metadata.
     pub fn append(&self) -> Result<Appender> {
         Appender::begin(self.clone())
+    }
+
+    /// Begins to add columns with values for the entries that there are: those that `schema` has behind what the ntuple's has.
+    ///
+    /// # Errors
+    /// [`Error::OtherSchema`] unless it begins with the ntuple's schema, and goes on with fields of their own; [`Error::Exists`] for a name at
+    /// the top that is taken; those of reading the metadata.
+    pub fn add_columns(&self, schema: &Schema) -> Result<ColumnAdder> {
+        ColumnAdder::begin(self.clone(), schema)
     }
 }
 

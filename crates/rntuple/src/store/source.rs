@@ -1,14 +1,16 @@
 //! Bytes of a stored ntuple: all that is wanted of one column group is one request, and requests go out side by side.
 
 use super::place;
+use super::zones::{self, Known};
 use crate::error::{Error, Fault, Result, Structure};
-use crate::format::locator::Locator;
+use crate::format::locator::{Link, Locator};
 use crate::source::{Source, Want};
 use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_client::{
     At, Cond, Container, FetchIod, Fetched, IoBuf, Key, Object, ObjectClass, Recx, Way, side_by_side,
 };
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Neighbours with fewer bytes between them are read with these: as much as a page of the device, which is read in any case.
 const GAP_BYTES: u64 = 4096;
@@ -40,6 +42,18 @@ struct Counts {
     round_trips: AtomicU64,
 }
 
+/// Page lists whose zones are kept at hand: those of a few terabytes of usual pages take some ten megabytes each.
+const ZONES_MAX: usize = 256;
+
+/// What is known of the pages of lists, by the places of these.
+#[derive(Debug, Default)]
+struct Zones {
+    // Guards: what was read; taken alone, and not while something is asked.
+    by_list: Mutex<BTreeMap<(u64, u32, u64), OfList>>,
+}
+
+type OfList = Arc<Vec<Known>>;
+
 /// Where the bytes of a stored ntuple come from; a cheap handle, `Send` and `Sync`.
 #[derive(Clone, Debug)]
 pub struct StoreSource {
@@ -47,6 +61,7 @@ pub struct StoreSource {
     class: ObjectClass,
     own: Object,
     counts: Arc<Counts>,
+    zones: Arc<Zones>,
 }
 
 /// One request, and where its answer goes.
@@ -64,7 +79,7 @@ struct Asking {
 
 impl StoreSource {
     pub(super) fn new(cont: &Container, own: Object, class: ObjectClass) -> Self {
-        Self { cont: cont.clone(), class, own, counts: Arc::default() }
+        Self { cont: cont.clone(), class, own, counts: Arc::default(), zones: Arc::default() }
     }
 
     /// What it has asked for since it was opened, with all its clones.
@@ -77,6 +92,36 @@ impl StoreSource {
             metadata_requests: of(&self.counts.metadata_requests),
             round_trips: of(&self.counts.round_trips),
         }
+    }
+
+    /// What is known of the pages of lists, one behind the other.
+    pub(super) fn known(&self, lists: &[Link]) -> Result<Vec<Known>> {
+        let at_hand = || self.zones.by_list.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = |link: &Link| link.locator.order();
+        let mut found: Vec<_> = {
+            let by_list = at_hand();
+            lists.iter().map(|link| by_list.get(&place(link)).cloned()).collect()
+        };
+        let missing = lists.iter().zip(&found).filter(|(_, found)| found.is_none());
+        let keys: Vec<_> = missing
+            .filter_map(|(link, _)| place::zones_of(link.locator))
+            .map(|(version, akey)| (place::version(version), akey))
+            .collect();
+        let mut values = if keys.is_empty() { Vec::new() } else { self.values(&keys)? }.into_iter();
+        let mut read = Vec::new();
+        for (link, found) in lists.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {
+            let lost = Error::Corrupt { structure: Structure::Zones, offset: 0, fault: Fault::Reference };
+            let known = Arc::new(zones::read(&values.next().flatten().ok_or(lost)?)?);
+            read.push((place(link), Arc::clone(&known)));
+            *found = Some(known);
+        }
+        let mut by_list = at_hand();
+        if by_list.len() + read.len() > ZONES_MAX {
+            by_list.clear();
+        }
+        by_list.extend(read);
+        drop(by_list);
+        Ok(found.iter().flatten().flat_map(|known| known.iter().copied()).collect())
     }
 
     /// Single values of the ntuple's own object; none where there is none.

@@ -137,3 +137,30 @@ fn many_columns_are_few_requests_and_one_page_is_read_alone() {
     assert!(of_one.page_bytes - of_some.page_bytes <= 25 * 4 + 8 + 9, "{of_one:?}");
     assert_eq!(all_ints(&ntuple, "f9")[399], mix(399 + 9));
 }
+
+#[test]
+fn nested_columns_of_whole_clusters_are_one_request_of_each_group() {
+    let world = World::new();
+    let inner = Type::List(ColumnKind::Index32, Box::new(Type::Number(ColumnKind::Int16)));
+    let of = Type::Record(vec![
+        Type::List(ColumnKind::SplitIndex64, Box::new(inner)),
+        Type::Text(ColumnKind::Index32),
+        Type::Number(ColumnKind::Int64),
+    ]);
+    let values = values_of(&of, 28, &mut numbers(5));
+    let (bytes, anchor) = file(&of, &values, SMALL);
+    let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
+    world.store().import("events", &ntuple, &CreateOptions::default()).unwrap();
+    let stored = world.store().open("events", When::Now).unwrap();
+    let all = Entries { first: 0, end: 28 };
+    assert_eq!(stored.read(&[0], all).unwrap(), ntuple.read(&[0], all).unwrap());
+    let asked = stored.source().asked();
+    assert_eq!((asked.page_requests, asked.round_trips), (4, 3), "four clusters of one group each");
+    // Of a part of a cluster only what is wanted is fetched, level by level.
+    let part = Entries { first: 3, end: 5 };
+    assert_eq!(stored.read(&[0], part).unwrap(), ntuple.read(&[0], part).unwrap());
+    assert_eq!(stored.source().asked().page_requests, 4 + 3);
+    // The same field twice is the same pages twice.
+    assert_eq!(stored.read(&[0, 0], all).unwrap(), ntuple.read(&[0, 0], all).unwrap());
+    assert_eq!(stored.source().asked().page_requests, 4 + 3 + 4);
+}

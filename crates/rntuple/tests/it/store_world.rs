@@ -246,6 +246,11 @@ pub(crate) fn ints(values: impl IntoIterator<Item = i32>) -> Vec<u8> {
     values.into_iter().flat_map(i32::to_le_bytes).collect()
 }
 
+/// Bytes of floats.
+pub(crate) fn doubles(values: impl IntoIterator<Item = f64>) -> Vec<u8> {
+    values.into_iter().flat_map(f64::to_le_bytes).collect()
+}
+
 /// All values of a field.
 pub(crate) fn values<S: Source>(ntuple: &Ntuple<S>, name: &str) -> Values {
     let entries = Entries { first: 0, end: ntuple.entry_count() };
