@@ -118,6 +118,8 @@ pub enum Feature {
     CountedMember,
     /// Items that lie member by member, of what has no members.
     MemberWise,
+    /// An object of another class than its branch.
+    OtherClass,
     /// Items of a collection that are behind pointers.
     PointedItems,
     /// Entries of different lengths without where each begins.
@@ -370,6 +372,7 @@ impl fmt::Display for Feature {
             Self::Member(kind) => write!(f, "members of kind {kind}"),
             Self::CountedMember => f.write_str("an array whose length stands elsewhere"),
             Self::MemberWise => f.write_str("items that lie member by member"),
+            Self::OtherClass => f.write_str("an object of another class than the branch's"),
             Self::PointedItems => f.write_str("items behind pointers"),
             Self::NoStarts => f.write_str("entries of different lengths, without where each begins"),
         }

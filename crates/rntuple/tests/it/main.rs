@@ -17,6 +17,7 @@ mod store_prune;
 mod store_scrub;
 mod store_versions;
 mod store_world;
+mod tree_classes;
 mod tree_made;
 mod trees;
 mod web;

@@ -114,7 +114,7 @@ pub(crate) type Described = (&'static str, u32, Vec<Member>);
 
 fn put_member(big: &mut Big, member: &Member) {
     let class = match member.kind {
-        0 => "TStreamerBase",
+        0 | 66 => "TStreamerBase",
         300 => "TStreamerSTL",
         365 => "TStreamerSTLstring",
         41..=59 => "TStreamerBasicPointer",
@@ -243,6 +243,8 @@ fn tree_classes() -> Vec<Described> {
         leaf("TLeafF16"),
         leaf("TLeafD32"),
         leaf("TLeafC"),
+        ("TLeafObject", 1, vec![base("TLeaf"), member("fVirtual", 18, "bool")]),
+        ("TBranchObject", 1, vec![base("TBranch"), text("fClassName")]),
     ]
 }
 
@@ -254,13 +256,29 @@ pub(crate) struct Leaf {
     pub(crate) title: &'static str,
     pub(crate) length: u32,
     pub(crate) is_unsigned: bool,
-    pub(crate) is_counted: bool,
+    pub(crate) counter: Counter,
 }
+
+/// What says how long arrays of a leaf are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Counter {
+    None,
+    /// A leaf that is in no branch.
+    Alone,
+    /// The leaf `n` of the tree, whose branch stands before.
+    Other,
+}
+
+/// Stands for the reference to the leaf `n` until it is known where that is.
+const REFERENCE: u32 = 0x00ab_cdef;
 
 /// A leaf of one value an entry.
 pub(crate) fn leaf(class: &'static str, name: &'static str) -> Leaf {
-    Leaf { class, name, title: name, length: 1, is_unsigned: false, is_counted: false }
+    Leaf { class, name, title: name, length: 1, is_unsigned: false, counter: Counter::None }
 }
+
+/// The kind of a branch that is one of another class: of whole objects.
+pub(crate) const OBJECT: i32 = i32::MAX;
 
 /// A branch, with the bytes of each entry.
 #[derive(Clone, Debug)]
@@ -271,12 +289,23 @@ pub(crate) struct Branch {
     pub(crate) element: Option<(&'static str, u32, i32, i32)>,
     pub(crate) entries: Vec<Vec<u8>>,
     pub(crate) has_starts: bool,
+    /// Whether its baskets say that where entries begin follows from their counts.
+    pub(crate) leaves_out_starts: bool,
     pub(crate) file: &'static str,
     pub(crate) children: Vec<Branch>,
 }
 
 pub(crate) fn branch(name: &'static str, leaves: Vec<Leaf>, entries: Vec<Vec<u8>>) -> Branch {
-    Branch { name, leaves, element: None, entries, has_starts: false, file: "", children: Vec::new() }
+    Branch {
+        name,
+        leaves,
+        element: None,
+        entries,
+        has_starts: false,
+        leaves_out_starts: false,
+        file: "",
+        children: Vec::new(),
+    }
 }
 
 pub(crate) fn element(
@@ -299,14 +328,22 @@ pub(crate) struct How {
 /// Bytes of a basket's key: those of a key with small places and two names, and its own numbers.
 pub(crate) const BASKET_KEY_BYTES: usize = 26 + 8 + 2 + 2 + 19;
 
-/// The key of a basket.
-fn basket_key(stored: usize, object: usize, entries: usize, end: usize, kind: u8) -> Vec<u8> {
+/// The key of a basket of so many entries whose data has so many bytes.
+fn basket_key(
+    stored: usize,
+    object: usize,
+    entries: usize,
+    data: usize,
+    kind: u8,
+    leaves_out: bool,
+) -> Vec<u8> {
+    let key_bytes = BASKET_KEY_BYTES + usize::from(leaves_out);
     Big::of(|big| {
-        big.u32(if stored > 0 { (stored + BASKET_KEY_BYTES) as u32 } else { 0 });
+        big.u32(if stored > 0 { (stored + key_bytes) as u32 } else { 0 });
         big.u16(4);
         big.u32(object as u32);
         big.u32(0);
-        big.u16(BASKET_KEY_BYTES as u16);
+        big.u16(key_bytes as u16);
         big.u16(1);
         big.u32(0);
         big.u32(0);
@@ -315,9 +352,12 @@ fn basket_key(stored: usize, object: usize, entries: usize, end: usize, kind: u8
         big.text("t");
         big.u16(3);
         big.u32(32_000);
-        big.u32(1000);
+        big.u32(if leaves_out { (-1000_i32).cast_unsigned() } else { 1000 });
+        if leaves_out {
+            big.u8(1);
+        }
         big.u32(entries as u32);
-        big.u32(end as u32);
+        big.u32((key_bytes + data) as u32);
         big.u8(kind);
     })
 }
@@ -345,15 +385,15 @@ struct Put {
 
 fn put_basket(file: &mut Vec<u8>, branch: &Branch, first: usize, entries: &[Vec<u8>], how: How) -> Put {
     let data = entries.concat();
-    let end = BASKET_KEY_BYTES + data.len();
+    let (data_bytes, leaves_out) = (data.len(), branch.leaves_out_starts);
     let first_entry = first as u64;
     if how.is_last_embedded && first + entries.len() == branch.entries.len() {
-        let kind = if branch.has_starts { 11 } else { 12 };
-        let mut embedded = basket_key(0, 0, entries.len(), end, kind);
+        let kind = if leaves_out { 91 } else { 12 - u8::from(branch.has_starts) };
+        let mut embedded = basket_key(0, 0, entries.len(), data_bytes, kind, leaves_out);
         if branch.has_starts {
             embedded.extend(starts(entries, 0));
         }
-        embedded.extend([0; BASKET_KEY_BYTES]);
+        embedded.extend(vec![0; BASKET_KEY_BYTES + usize::from(leaves_out)]);
         embedded.extend(data);
         return Put { bytes: 0, first: first_entry, at: 0, embedded: Some(embedded) };
     }
@@ -363,7 +403,7 @@ fn put_basket(file: &mut Vec<u8>, branch: &Branch, first: usize, entries: &[Vec<
     }
     let stored = compress(how.compression, &object).unwrap();
     let at = file.len() as u64;
-    file.extend(basket_key(stored.len(), object.len(), entries.len(), end, 0));
+    file.extend(basket_key(stored.len(), object.len(), entries.len(), data_bytes, 0, leaves_out));
     file.extend(&stored);
     Put { bytes: (file.len() as u64 - at) as u32, first: first_entry, at, embedded: None }
 }
@@ -375,12 +415,15 @@ fn put_leaf(big: &mut Big, leaf: &Leaf) {
                 big.named(leaf.name, leaf.title);
                 big.u32(leaf.length);
                 big.u8(u8::from(leaf.is_unsigned));
-                if leaf.is_counted {
-                    put_leaf(big, &self::leaf("TLeafI", "count"));
-                } else {
-                    big.u32(0);
+                match leaf.counter {
+                    Counter::None => big.u32(0),
+                    Counter::Alone => put_leaf(big, &self::leaf("TLeafI", "count")),
+                    Counter::Other => big.u32(REFERENCE),
                 }
             });
+            if leaf.class == "TLeafObject" {
+                big.u8(1);
+            }
         });
     });
 }
@@ -423,6 +466,12 @@ fn put_branch(big: &mut Big, file: &mut Vec<u8>, branch: &Branch, how: How) {
     };
     match branch.element {
         None => big.pointed("TBranch", |big| common(big, file)),
+        Some((class, 0, _, OBJECT)) => big.pointed("TBranchObject", |big| {
+            big.counted(1, |big| {
+                common(big, file);
+                big.text(class);
+            });
+        }),
         Some((class, version, id, kind)) => big.pointed("TBranchElement", |big| {
             big.counted(10, |big| {
                 common(big, file);
@@ -461,7 +510,7 @@ const FIRST: usize = 100;
 pub(crate) fn file(branches: &[Branch], classes: &[Described], how: How) -> Vec<u8> {
     let mut file = vec![0; 200];
     let entry_count = branches.iter().map(|branch| branch.entries.len()).max().unwrap_or(0);
-    let tree = Big::of(|big| {
+    let mut tree = Big::of(|big| {
         big.counted(20, |big| {
             big.named("events", "what happened");
             big.u64(entry_count as u64);
@@ -471,7 +520,19 @@ pub(crate) fn file(branches: &[Branch], classes: &[Described], how: How) -> Vec<
             big.u64(7);
         });
     });
+    refer(&mut tree);
     with_tree(file, &tree, classes)
+}
+
+/// Puts in the place of the leaf `n`, by which others refer to it: counted with the tree's key of 40 bytes, and 2.
+fn refer(tree: &mut [u8]) {
+    let find = |wanted: &[u8]| tree.windows(wanted.len()).position(|some| some == wanted);
+    let Some(at) = find(&Big::of(|big| big.u32(REFERENCE))) else { return };
+    // Behind the name of its class are three counts of bytes with versions, and what objects begin with.
+    let name_at = 7 + 3 * 6 + 10;
+    let is_it = |some: &[u8]| some.starts_with(b"TLeafI\0") && some.ends_with(b"\x01n\x01n");
+    let leaf = tree.windows(name_at + 4).position(is_it).unwrap() - 8;
+    tree[at..at + 4].copy_from_slice(&Big::of(|big| big.u32(leaf as u32 + 40 + 2)));
 }
 
 /// A file with an object of a tree behind what it has before.

@@ -1,7 +1,8 @@
 //! Trees: branches of all types in any range of entries, and what is refused.
 
+use crate::tree_classes::{classes, hit};
 use crate::tree_made::{
-    BASKET_KEY_BYTES, Big, Branch, CHECKSUM, Described, How, Leaf, Member, branch, element, file, leaf,
+    BASKET_KEY_BYTES, Big, Branch, Counter, Described, How, Leaf, Member, branch, element, file, leaf,
     member, with_tree,
 };
 use dolmen_rntuple::format::block::Compression;
@@ -14,13 +15,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const HOW: How = How { compression: Compression::Zlib(6), entries_of_a_basket: 3, is_last_embedded: true };
+pub(crate) const HOW: How =
+    How { compression: Compression::Zlib(6), entries_of_a_basket: 3, is_last_embedded: true };
 
 /// A file that is gone when it is not needed any more.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(bytes: &[u8]) -> Self {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         let name = format!("dolmen-tree-{}-{number}", std::process::id());
@@ -29,7 +31,7 @@ impl Scratch {
         Self(path)
     }
 
-    fn open(&self) -> dolmen_rntuple::Result<Tree> {
+    pub(crate) fn open(&self) -> dolmen_rntuple::Result<Tree> {
         Tree::open(&Arc::new(RootFile::open(&self.0)?), "events")
     }
 }
@@ -41,44 +43,44 @@ impl Drop for Scratch {
     }
 }
 
-fn tree(branches: &[Branch], classes: &[Described], how: How) -> Tree {
+pub(crate) fn tree(branches: &[Branch], classes: &[Described], how: How) -> Tree {
     Scratch::new(&file(branches, classes, how)).open().unwrap()
 }
 
-fn all(tree: &Tree, name: &str) -> dolmen_rntuple::Result<Array> {
+pub(crate) fn all(tree: &Tree, name: &str) -> dolmen_rntuple::Result<Array> {
     let entries = Entries { first: 0, end: tree.entry_count() };
     Ok(tree.read(&[tree.branch(name)?], entries)?.remove(0))
 }
 
-fn type_name(tree: &Tree, name: &str) -> String {
+pub(crate) fn type_name(tree: &Tree, name: &str) -> String {
     tree.branches()[tree.branch(name).unwrap()].type_of().unwrap().name()
 }
 
-fn floats(values: &[f32]) -> Array {
+pub(crate) fn floats(values: &[f32]) -> Array {
     Array::Values(Values::F32(values.to_vec()))
 }
 
-fn ints(values: &[i32]) -> Array {
+pub(crate) fn ints(values: &[i32]) -> Array {
     Array::Values(Values::I32(values.to_vec()))
 }
 
-fn lists(offsets: &[i64], content: Array) -> Array {
+pub(crate) fn lists(offsets: &[i64], content: Array) -> Array {
     Array::Lists { of: Lists::Items, offsets: offsets.to_vec(), content: Box::new(content) }
 }
 
-fn texts(texts: &[&str]) -> Array {
+pub(crate) fn texts(texts: &[&str]) -> Array {
     let mut offsets = vec![0];
     texts.iter().for_each(|text| offsets.push(offsets[offsets.len() - 1] + text.len() as i64));
     let content = Box::new(Array::Values(Values::U8(texts.concat().into_bytes())));
     Array::Lists { of: Lists::Text, offsets, content }
 }
 
-fn record(len: u64, fields: Vec<(&str, Array)>) -> Array {
+pub(crate) fn record(len: u64, fields: Vec<(&str, Array)>) -> Array {
     Array::Record { len, fields: fields.into_iter().map(|(name, field)| (name.into(), field)).collect() }
 }
 
 /// The bytes of an entry.
-fn entry(fill: impl FnOnce(&mut Big)) -> Vec<u8> {
+pub(crate) fn entry(fill: impl FnOnce(&mut Big)) -> Vec<u8> {
     Big::of(fill)
 }
 
@@ -174,8 +176,18 @@ fn arrays_leaf_lists_and_texts_are_read_as_their_leaves_say() {
     let numbers = |count: u32| entry(|big| (0..count).for_each(|at| big.u32(at)));
     let fixed = Leaf { length: 6, title: "m[2][3]", ..leaf("TLeafI", "m") };
     let untold = Leaf { length: 6, title: "u", ..leaf("TLeafI", "u") };
-    let jagged = Leaf { is_counted: true, title: "j[count]", ..leaf("TLeafI", "j") };
-    let pairs = Leaf { is_counted: true, length: 2, title: "p[count][2]", ..leaf("TLeafI", "p") };
+    let jagged = Leaf { counter: Counter::Alone, title: "j[count]", ..leaf("TLeafI", "j") };
+    let pairs = Leaf { counter: Counter::Alone, length: 2, title: "p[count][2]", ..leaf("TLeafI", "p") };
+    let own = vec![
+        leaf("TLeafI", "n"),
+        Leaf { counter: Counter::Other, length: 2, title: "z[n][2]", ..leaf("TLeafB", "z") },
+    ];
+    let owned = [1, 0, 2, 1].map(|count| {
+        entry(|big| {
+            big.u32(count);
+            (0..count * 2).for_each(|at| big.u8(at as u8));
+        })
+    });
     let list = vec![leaf("TLeafI", "x"), Leaf { length: 2, title: "y[2]", ..leaf("TLeafB", "y") }];
     let listed = entry(|big| {
         big.u32(5);
@@ -189,12 +201,18 @@ fn arrays_leaf_lists_and_texts_are_read_as_their_leaves_say() {
             Branch { has_starts: true, ..branch("j", vec![jagged], counted(&[2, 0, 1, 3])) },
             Branch { has_starts: true, ..branch("p", vec![pairs], counted(&[2, 0, 4, 2])) },
             branch("xy", list, vec![listed; 4]),
+            Branch { has_starts: true, ..branch("nz", own, owned.to_vec()) },
             Branch {
                 has_starts: true,
                 ..branch(
                     "c",
                     vec![leaf("TLeafC", "c")],
-                    ["a", "", &long, "d"].iter().map(|text| entry(|big| big.text(text))).collect(),
+                    vec![
+                        entry(|big| big.text("a")),
+                        vec![],
+                        entry(|big| big.text(&long)),
+                        entry(|big| big.text("d")),
+                    ],
                 )
             },
         ],
@@ -214,6 +232,48 @@ fn arrays_leaf_lists_and_texts_are_read_as_their_leaves_say() {
     assert_eq!(all(&tree, "xy").unwrap(), record(4, vec![("x", ints(&[5; 4])), ("y", y)]));
     assert_eq!(all(&tree, "c").unwrap(), texts(&["a", "", &long, "d"]));
     assert_eq!(type_name(&tree, "c"), "std::string");
+    let z = repeated(2, 4, Array::Values(Values::I8(vec![0, 1, 0, 1, 2, 3, 0, 1])));
+    let z = lists(&[0, 1, 1, 3, 4], z);
+    assert_eq!(all(&tree, "nz").unwrap(), record(4, vec![("n", ints(&[1, 0, 2, 1])), ("z", z)]));
+}
+
+#[test]
+fn where_entries_begin_follows_from_the_branch_that_counts_them() {
+    let counts = [2, 0, 1, 3, 1];
+    let entries: Vec<_> = counts.iter().map(|&count| entry(|big| big.u32(count))).collect();
+    let jagged = Leaf { counter: Counter::Other, length: 2, title: "j[n][2]", ..leaf("TLeafI", "j") };
+    let twice = counts.map(|count| count as usize * 2);
+    let texts = ["a", "b", "c", "d", "e"].map(|text| entry(|big| big.text(text)));
+    for entries_of_a_basket in [2, 4] {
+        let how = How { entries_of_a_basket, ..HOW };
+        let tree = tree(
+            &[
+                branch("n", vec![leaf("TLeafI", "n")], entries.clone()),
+                Branch { leaves_out_starts: true, ..branch("j", vec![jagged.clone()], counted(&twice)) },
+                Branch { leaves_out_starts: true, ..branch("t", vec![leaf("TLeafC", "t")], texts.to_vec()) },
+            ],
+            &[],
+            how,
+        );
+        let j = tree.branch("j").unwrap();
+        for (first, end, offsets, from) in [(0, 5, &[0, 2, 2, 3, 6, 7][..], 0), (3, 4, &[0, 3], 6)] {
+            let content = Array::Repeated {
+                count: 2,
+                len: offsets[offsets.len() - 1] as u64,
+                content: Box::new(ints(
+                    &(from..from + offsets[offsets.len() - 1] as i32 * 2).collect::<Vec<_>>(),
+                )),
+            };
+            let read = tree.read(&[j], Entries { first, end }).unwrap().remove(0);
+            assert_eq!(read, lists(offsets, content));
+        }
+        // An empty text has no bytes: without where each begins they cannot be told apart.
+        let found = all(&tree, "t");
+        assert!(
+            matches!(found, Err(Error::BranchRefused { why: Refusal::Has(Feature::NoStarts), .. })),
+            "{found:?}"
+        );
+    }
 }
 
 proptest! {
@@ -226,7 +286,7 @@ proptest! {
     ) {
         let ways = [Compression::None, Compression::Zlib(1), Compression::Lzma(1), Compression::Lz4, Compression::Zstd(1)];
         let how = How { compression: ways[way], entries_of_a_basket, is_last_embedded };
-        let jagged = Leaf { is_counted: true, title: "j[count]", ..leaf("TLeafI", "j") };
+        let jagged = Leaf { counter: Counter::Alone, title: "j[count]", ..leaf("TLeafI", "j") };
         let plain: Vec<_> = (0..counts.len() as u32).map(|at| entry(|big| big.u32(at))).collect();
         let vectors: Vec<_> = counts.iter().map(|&count| vector(count as u32, 0)).collect();
         let tree = tree(
@@ -265,7 +325,7 @@ fn vector(count: u32, first: u32) -> Vec<u8> {
 }
 
 /// A collection of `count` items, which `fill` puts, as a branch has it.
-fn collection(count: u32, fill: impl FnOnce(&mut Big)) -> Vec<u8> {
+pub(crate) fn collection(count: u32, fill: impl FnOnce(&mut Big)) -> Vec<u8> {
     entry(|big| {
         big.counted(9, |big| {
             big.u32(count);
@@ -325,261 +385,6 @@ fn collections_of_numbers_texts_and_collections_are_read() {
     let pairs = record(2, vec![("_0", texts(&["key", "key"])), ("_1", values)]);
     assert_eq!(all(&tree, "map").unwrap(), lists(&[0, 1, 2], pairs));
     assert_eq!(type_name(&tree, "map"), "std::map<std::string,std::vector<std::int32_t>>");
-}
-
-/// A point of two coordinates, and a hit that is a point and has a text, an array and numbers that it counts.
-fn classes() -> Vec<Described> {
-    let array = Member { lengths: vec![2], ..member("e", 23, "int") };
-    let many = Member { counter: "n", ..member("v", 43, "int*") };
-    vec![
-        ("Point", 3, vec![member("x", 5, "float"), member("y", 5, "float")]),
-        (
-            "Hit",
-            2,
-            vec![member("Point", 0, "BASE"), member("s", 365, "string"), array, member("n", 3, "int"), many],
-        ),
-    ]
-}
-
-fn hit(big: &mut Big, at: u32) {
-    big.counted(2, |big| members_of_hit(big, at));
-}
-
-/// A hit as it stands in a branch by itself.
-fn members_of_hit(big: &mut Big, at: u32) {
-    big.counted(3, |big| {
-        big.f32(at as f32);
-        big.f32(0.5);
-    });
-    big.counted(9, |big| big.text("hit"));
-    big.u32(at);
-    big.u32(at + 1);
-    big.u32(at);
-    big.u8(u8::from(at > 0));
-    (0..at).for_each(|at| big.u32(at));
-}
-
-#[test]
-fn objects_are_read_as_the_file_describes_their_classes() {
-    let hits = entry(|big| {
-        big.counted(9, |big| {
-            big.u32(2);
-            hit(big, 0);
-            hit(big, 2);
-        });
-    });
-    let by_members = entry(|big| {
-        big.counted(0x4000 | 9, |big| {
-            big.u16(3);
-            big.u32(3);
-            [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].iter().for_each(|value| big.f32(*value));
-        });
-    });
-    let tree = tree(
-        &[
-            element(
-                "hit",
-                ("Hit", 2, -1, 0),
-                vec![entry(|big| members_of_hit(big, 1)), entry(|big| members_of_hit(big, 3))],
-            ),
-            element("hits", ("vector<Hit>", 0, -1, 0), vec![hits.clone(), hits]),
-            element("points", ("vector<Point>", 0, -1, 0), vec![by_members.clone(), by_members]),
-        ],
-        &classes(),
-        HOW,
-    );
-    let fields = |at: [i32; 2], counts: &[i64], many: &[i32]| {
-        vec![
-            ("x", floats(&at.map(|at| at as f32))),
-            ("y", floats(&[0.5, 0.5])),
-            ("s", texts(&["hit", "hit"])),
-            (
-                "e",
-                Array::Repeated {
-                    count: 2,
-                    len: 2,
-                    content: Box::new(ints(&[at[0], at[0] + 1, at[1], at[1] + 1])),
-                },
-            ),
-            ("n", ints(&at)),
-            ("v", lists(counts, ints(many))),
-        ]
-    };
-    assert_eq!(all(&tree, "hit").unwrap(), record(2, fields([1, 3], &[0, 1, 4], &[0, 0, 1, 2])));
-    let Array::Lists { offsets, content, .. } = all(&tree, "hits").unwrap() else { panic!("they are lists") };
-    assert_eq!((offsets, content.len()), (vec![0, 2, 4], 4));
-    let part = tree.read(&[1], Entries { first: 1, end: 2 }).unwrap().remove(0);
-    assert_eq!(part, lists(&[0, 2], record(2, fields([0, 2], &[0, 0, 2], &[0, 1]))));
-    let six = |from: f32| [from, from + 1.0, from + 2.0].repeat(2);
-    let points = record(6, vec![("x", floats(&six(1.0))), ("y", floats(&six(4.0)))]);
-    assert_eq!(all(&tree, "points").unwrap(), lists(&[0, 3, 6], points));
-}
-
-#[test]
-fn items_that_lie_member_by_member_have_no_heads_of_bases_and_may_have_no_bytes() {
-    let by_members = |class: u16, fill: &dyn Fn(&mut Big)| {
-        entry(|big| {
-            big.counted(0x4000 | 9, |big| {
-                big.u16(class);
-                if class == 0 {
-                    big.u32(CHECKSUM);
-                }
-                big.u32(2);
-                fill(big);
-            });
-        })
-    };
-    let title = "<Link> as items";
-    let classes = [
-        &classes()[..],
-        &[
-            ("Link", 1, vec![member("Point", 0, "BASE"), member("k", 3, "int")]),
-            ("Nothing", 1, vec![]),
-            ("Own", 1, vec![Member { title, ..member("This", 300, "Own") }]),
-        ],
-    ]
-    .concat();
-    let links = by_members(0, &|big| {
-        [1.0, 2.0, 3.0, 4.0].iter().for_each(|value| big.f32(*value));
-        [5, 6].iter().for_each(|value| big.u32(*value));
-    });
-    let behind_pointers = collection(1, |big| big.u32(0));
-    let tree = tree(
-        &[
-            element("links", ("vector<Link>", 0, -1, 0), vec![links.clone(); 2]),
-            element("own", ("Own", 0, -1, 0), vec![links; 2]),
-            element("none", ("vector<Nothing>", 0, -1, 0), vec![by_members(1, &|_| ()); 2]),
-            element("nothing", ("Nothing", 0, -1, 0), vec![Vec::new(); 2]),
-            element("pointers", ("Own", 0, -1, 0), vec![behind_pointers; 2]),
-        ],
-        &classes,
-        HOW,
-    );
-    let fields = vec![
-        ("x", floats(&[1.0, 2.0, 1.0, 2.0])),
-        ("y", floats(&[3.0, 4.0, 3.0, 4.0])),
-        ("k", ints(&[5, 6, 5, 6])),
-    ];
-    let links = lists(&[0, 2, 4], record(4, fields));
-    assert_eq!(all(&tree, "links").unwrap(), links);
-    assert_eq!(all(&tree, "own").unwrap(), links);
-    assert_eq!(all(&tree, "none").unwrap(), lists(&[0, 2, 4], record(4, vec![])));
-    assert_eq!(all(&tree, "nothing").unwrap(), record(2, vec![]));
-    let found = all(&tree, "pointers");
-    assert!(
-        matches!(found, Err(Error::BranchRefused { why: Refusal::Has(Feature::PointedItems), .. })),
-        "{found:?}"
-    );
-}
-
-#[test]
-fn what_objects_of_root_begin_with_and_references_to_them_are_read() {
-    let identity = |big: &mut Big, id: u32, is_referenced: bool| {
-        big.u16(1);
-        big.u32(id);
-        big.u32(if is_referenced { 0x18 } else { 8 });
-        if is_referenced {
-            big.u16(77);
-        }
-    };
-    let bits = entry(|big| {
-        big.u32(0x18);
-        big.u16(77);
-        big.u32(8);
-    });
-    let object = [true, false].map(|is_referenced| entry(|big| identity(big, 5, is_referenced)));
-    let reference = entry(|big| {
-        identity(big, 6, false);
-        big.u16(1);
-    });
-    let references = entry(|big| {
-        big.counted(1, |big| {
-            identity(big, 0, false);
-            big.text("");
-            big.u32(2);
-            big.u32(0);
-            big.u16(1);
-            big.u32(10);
-            big.u32(11);
-        });
-    });
-    let classes = [
-        ("Object", 1, vec![member("TObject", 66, "BASE")]),
-        ("Bits", 1, vec![member("bits", 15, "unsigned int")]),
-        ("Refs", 1, vec![member("r", 61, "TRef"), member("a", 61, "TRefArray")]),
-    ];
-    let tree = tree(
-        &[
-            element("bits", ("Bits", 1, 0, 31), vec![bits; 2]),
-            element("object", ("Object", 1, -1, 0), object.to_vec()),
-            element("refs", ("Refs", 1, -1, 0), vec![[reference, references].concat(); 2]),
-        ],
-        &classes,
-        HOW,
-    );
-    let numbers = |values: &[u32]| Array::Values(Values::U32(values.to_vec()));
-    assert_eq!(all(&tree, "bits").unwrap(), lists(&[0, 2, 4], numbers(&[0x18, 8, 0x18, 8])));
-    let fields = vec![("fUniqueID", numbers(&[5, 5])), ("fBits", numbers(&[0x18, 8]))];
-    assert_eq!(all(&tree, "object").unwrap(), record(2, fields));
-    let process = Array::Values(Values::U16(vec![1, 1]));
-    let one =
-        record(2, vec![("fUniqueID", numbers(&[6, 6])), ("fBits", numbers(&[8, 8])), ("fPID", process)]);
-    let many = lists(&[0, 2, 4], numbers(&[10, 11, 10, 11]));
-    assert_eq!(all(&tree, "refs").unwrap(), record(2, vec![("r", one), ("a", many)]));
-}
-
-#[test]
-fn classes_in_branches_of_their_own_are_records_with_the_fields_of_their_bases() {
-    let base = entry(|big| {
-        big.counted(3, |big| {
-            big.f32(1.0);
-            big.f32(2.0);
-        });
-    });
-    let many = entry(|big| {
-        big.u8(1);
-        big.u32(7);
-        big.u32(8);
-    });
-    let children = vec![
-        element("h.Point", ("Hit", 2, 0, 0), vec![base; 2]),
-        element("h.s", ("Hit", 2, 1, 0), vec![entry(|big| big.counted(9, |big| big.text("t"))); 2]),
-        element("h.e[2]", ("Hit", 2, 2, 0), vec![entry(|big| big.u64(1)); 2]),
-        element("h.n", ("Hit", 2, 3, 0), vec![entry(|big| big.u32(2)); 2]),
-        element("h.v", ("Hit", 2, 4, 0), vec![many, vec![0]]),
-    ];
-    let hit = Branch { children, ..element("h", ("Hit", 2, -2, 0), vec![]) };
-    let tree = tree(&[hit, branch("i", vec![leaf("TLeafB", "i")], vec![vec![0]; 2])], &classes(), HOW);
-    let fields = vec![
-        ("x", floats(&[1.0; 2])),
-        ("y", floats(&[2.0; 2])),
-        ("s", texts(&["t", "t"])),
-        ("e", Array::Repeated { count: 2, len: 2, content: Box::new(ints(&[0, 1, 0, 1])) }),
-        ("n", ints(&[2, 2])),
-        ("v", lists(&[0, 2, 2], ints(&[7, 8]))),
-    ];
-    assert_eq!(all(&tree, "h").unwrap(), record(2, fields));
-    let Type::Record { class, fields } = tree.branches()[0].type_of().unwrap() else {
-        panic!("it is a record")
-    };
-    let names: Vec<_> = fields.iter().map(|(name, of)| (&**name, of.name())).collect();
-    assert_eq!(&**class, "Hit");
-    let wanted = [
-        ("x", "float"),
-        ("y", "float"),
-        ("s", "std::string"),
-        ("e", "std::array<std::int32_t,2>"),
-        ("n", "std::int32_t"),
-        ("v", "std::vector<std::int32_t>"),
-    ];
-    assert_eq!(names, wanted.map(|(name, of)| (name, of.into())));
-}
-
-#[test]
-fn a_file_whose_version_is_below_0_is_one_of_small_places() {
-    let mut bytes = file(&[branch("i", vec![leaf("TLeafB", "i")], vec![vec![3]])], &[], HOW);
-    bytes[4] = 0xff;
-    assert_eq!(all(&Scratch::new(&bytes).open().unwrap(), "i").unwrap(), Array::Values(Values::I8(vec![3])));
 }
 
 /// A collection of points, whose coordinates are branches of their own.
@@ -696,7 +501,7 @@ fn what_is_not_known_is_refused_by_branch_and_class() {
     ];
     let of =
         |name, class| element(name, (class, 1, -1, 0), vec![entry(|big| big.counted(3, |big| big.u32(0)))]);
-    let counted = Leaf { is_counted: true, ..leaf("TLeafI", "c") };
+    let counted = Leaf { counter: Counter::Alone, ..leaf("TLeafI", "c") };
     let branches = [
         of("pointing", "Pointing"),
         of("own", "Own"),
@@ -761,6 +566,13 @@ fn trees_branches_and_entries_that_are_not_there_are_refused_by_name() {
 }
 
 #[test]
+fn a_file_whose_version_is_below_0_is_one_of_small_places() {
+    let mut bytes = file(&[branch("i", vec![leaf("TLeafB", "i")], vec![vec![3]])], &[], HOW);
+    bytes[4] = 0xff;
+    assert_eq!(all(&Scratch::new(&bytes).open().unwrap(), "i").unwrap(), Array::Values(Values::I8(vec![3])));
+}
+
+#[test]
 fn a_branch_that_is_its_own_branch_is_damage() {
     let object = Big::of(|big| {
         big.counted(20, |big| {
@@ -790,7 +602,7 @@ fn a_branch_that_is_its_own_branch_is_damage() {
 
 /// A file with a branch of each way in which values lie.
 fn everything() -> Vec<u8> {
-    let jagged = Leaf { is_counted: true, title: "j[count]", ..leaf("TLeafI", "j") };
+    let jagged = Leaf { counter: Counter::Alone, title: "j[count]", ..leaf("TLeafI", "j") };
     let hits = entry(|big| {
         big.counted(9, |big| {
             big.u32(2);
@@ -838,7 +650,7 @@ fn use_all(bytes: &[u8]) -> dolmen_rntuple::Result<()> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn changed_bytes_of_a_tree_are_an_error_or_values_and_never_a_panic(
@@ -866,11 +678,9 @@ fn each_byte_of_a_tree_may_be_anything() {
     let bytes = everything();
     use_all(&bytes).unwrap();
     for at in 0..bytes.len() {
-        for value in [0, 0x40, 0x7f, 0xff] {
-            let mut changed = bytes.clone();
-            changed[at] = value;
-            // Ignored: an error or values, whatever the byte means.
-            _ = use_all(&changed);
-        }
+        let mut changed = bytes.clone();
+        changed[at] ^= if at % 2 == 0 { 0x40 } else { 0xff };
+        // Ignored: an error or values, whatever the byte means.
+        _ = use_all(&changed);
     }
 }

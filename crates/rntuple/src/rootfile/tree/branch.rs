@@ -3,11 +3,12 @@
 //! Invariants: a branch's parent stands before it; baskets of a branch are in the order of their entries.
 
 use super::basket::Basket;
-use super::describe::{Description, Descriptions, Member};
+use super::cpp::Name;
+use super::describe::{Description, Descriptions, Extra, Member};
 use super::node::Node;
 use super::object::{Object, Objects, Place};
-use super::plan::{Leaf, Planner, plain_name};
-use super::types::Type;
+use super::plan::{Leaf, Planner, TEXT_CLASS, container_named, pair_name, plain_name};
+use super::types::{Container, Type};
 use crate::error::{Error, Fault, Refusal, Result, Structure};
 
 /// Branches within branches at most.
@@ -39,6 +40,8 @@ pub(super) struct Placed {
 pub(super) enum Shape {
     /// A value each.
     One(Node),
+    /// A text each, of which an empty one may have no bytes.
+    Text(Node),
     /// Any number of values each.
     Several {
         /// One value.
@@ -74,6 +77,8 @@ pub struct Branch {
     pub(super) of: core::result::Result<Type, Refusal>,
     /// Whether its fields are those of the branch above: it is a class that the one above has before its members.
     pub(super) is_base: bool,
+    /// The branch whose values say how long its arrays are.
+    pub(super) counter: Option<usize>,
 }
 
 impl Branch {
@@ -101,6 +106,18 @@ impl Branch {
         let own = self.name.strip_prefix(above).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&self.name);
         own.split('[').next().unwrap_or(own).trim_end_matches('.')
     }
+
+    /// What its values are, of a branch whose items' members are in the branches below.
+    pub(super) fn container(&self) -> Container {
+        let name = Name::parse(&self.class);
+        name.and_then(|name| container_named(&name.head)).unwrap_or(Container::Vector)
+    }
+
+    /// The name of a field of its items, from a branch below.
+    pub(super) fn item_name(&self, below: &Self) -> Box<str> {
+        let name = below.field_name(&self.name);
+        if self.container().is_map() { pair_name(name) } else { name.into() }
+    }
 }
 
 /// All branches of a tree's object, those above before those below.
@@ -112,6 +129,7 @@ pub(super) fn branches(
     let mut all = Vec::new();
     let mut taken = vec![false; objects.count()];
     let mut waiting: Vec<(Option<usize>, Place, usize)> = Vec::new();
+    let (mut owners, mut counters) = (vec![None; objects.count()], Vec::new());
     let push = |waiting: &mut Vec<_>, places: &[Option<Place>], parent, depth| {
         waiting.extend(places.iter().rev().flatten().map(|place| (parent, *place, depth)));
     };
@@ -123,10 +141,17 @@ pub(super) fn branches(
         let branch = branch(objects, descriptions, place, parent.map(|parent: usize| &all[parent]), parent)?;
         let number = all.len();
         all.push(branch);
+        for leaf in objects.at(place).many("fLeaves").iter().flatten() {
+            owners[*leaf] = Some(number);
+            counters.extend(objects.at(*leaf).one("fLeafCount").map(|counter| (number, counter)));
+        }
         if let Some(parent) = parent {
             all[parent].children.push(number);
         }
         push(&mut waiting, objects.at(place).many("fBranches"), Some(number), depth + 1);
+    }
+    for (number, counter) in counters {
+        all[number].counter = owners[counter];
     }
     for number in (0..all.len()).rev() {
         let of = type_of(&all, number);
@@ -159,7 +184,7 @@ fn branch(
         Err(Refusal::OtherFile)
     };
     let member = member_of(descriptions, object).map(|(_, member)| member);
-    let is_base = member.is_some_and(|member| member.kind == 0);
+    let is_base = member.is_some_and(|member| matches!(member.extra, Extra::Base { .. }));
     let class = match member {
         Some(member) if is_base => member.name.clone(),
         Some(member) => member.type_name.clone(),
@@ -177,6 +202,7 @@ fn branch(
         shape,
         of: Err(Refusal::Type),
         is_base,
+        counter: None,
     })
 }
 
@@ -232,7 +258,9 @@ fn leaves(objects: &Objects<'_>, branch: &Object) -> Result<Vec<Leaf>> {
             title: leaf.text("fTitle").into(),
             length,
             is_unsigned: leaf.int("fIsUnsigned").unwrap_or(0) != 0,
-            is_counted: leaf.one("fLeafCount").is_some(),
+            place: *place,
+            counter: leaf.one("fLeafCount"),
+            has_class_name: leaf.int("fVirtual").unwrap_or(0) != 0,
         });
     }
     Ok(leaves)
@@ -246,6 +274,7 @@ fn shape(
     match &*object.class {
         "TBranch" => leaf_shape(object, leaves),
         "TBranchElement" => element_shape(descriptions, object),
+        "TBranchObject" => object_shape(descriptions, object, leaves),
         _ => Err(Refusal::BranchClass),
     }
 }
@@ -253,19 +282,46 @@ fn shape(
 fn leaf_shape(object: &Object, leaves: &[Leaf]) -> core::result::Result<Shape, Refusal> {
     match leaves {
         [] if !object.many("fBranches").is_empty() => Ok(Shape::Record),
-        [leaf] if leaf.is_counted => Ok(Shape::Several { node: leaf.plan()?, has_flag: false }),
+        [leaf] if leaf.counter.is_some() => Ok(Shape::Several { node: leaf.plan()?, has_flag: false }),
+        [leaf] if &*leaf.class == TEXT_CLASS => Ok(Shape::Text(leaf.plan()?)),
         [leaf] => Ok(Shape::One(leaf.plan()?)),
         [] => Err(Refusal::NoBytes),
-        several if several.iter().any(|leaf| leaf.is_counted) => Err(Refusal::CountedLeaves),
         several => {
             let mut fields = Vec::new();
             for leaf in several {
-                let name = plain_name(&leaf.name);
-                fields.push(super::node::Field { name, node: leaf.plan()?, is_base: false });
+                let (name, node) = (plain_name(&leaf.name), leaf.plan()?);
+                let node = match leaf.counter {
+                    None => node,
+                    Some(counter) => {
+                        let counter =
+                            several.iter().take(fields.len()).position(|leaf| leaf.place == counter);
+                        let counter = counter.ok_or(Refusal::CountedLeaves)?;
+                        Node::Counted { counter, has_flag: false, offsets: vec![0], item: Box::new(node) }
+                    }
+                };
+                fields.push(super::node::Field { name, node, is_base: false });
             }
             Ok(Shape::One(Node::Record { class: "".into(), edition: None, len: 0, fields }))
         }
     }
+}
+
+/// A branch of an object, whose class may stand before it.
+fn object_shape(
+    descriptions: &Descriptions,
+    object: &Object,
+    leaves: &[Leaf],
+) -> core::result::Result<Shape, Refusal> {
+    if !object.many("fBranches").is_empty() {
+        return Ok(Shape::Record);
+    }
+    let ([leaf], class) = (leaves, object.text("fClassName")) else { return Err(Refusal::Leaf) };
+    let inner = Planner::new(descriptions).object(class)?;
+    Ok(Shape::One(if leaf.has_class_name {
+        Node::Named { class: class.into(), inner: Box::new(inner) }
+    } else {
+        inner
+    }))
 }
 
 /// The description of the class that has the member of which a branch is, and the member.
@@ -306,8 +362,12 @@ fn element_shape(descriptions: &Descriptions, object: &Object) -> core::result::
         }
     }
     let class = object.text("fClassName");
-    if kind < 0 && !matches!(class, "string" | "std::string") {
-        return Err(Refusal::OwnStreamer);
+    match class {
+        _ if kind >= 0 => {}
+        "string" | "std::string" => {}
+        // These stream themselves for the sake of versions of long ago.
+        "TLorentzVector" | "TVector3" | "TVector2" => return planner.object(class).map(Shape::One),
+        _ => return Err(Refusal::OwnStreamer),
     }
     if object.int("fID").unwrap_or(-1) < 0 {
         return planner.branch(class).map(Shape::One);
@@ -326,10 +386,10 @@ fn element_shape(descriptions: &Descriptions, object: &Object) -> core::result::
 /// The type of a branch whose children have theirs.
 fn type_of(all: &[Branch], number: usize) -> core::result::Result<Type, Refusal> {
     let branch = &all[number];
-    let vector = |item| Type::List { container: super::types::Container::Vector, item: Box::new(item) };
+    let list = |container, item| Type::List { container, item: Box::new(item) };
     match branch.shape.as_ref().map_err(|why| *why)? {
-        Shape::One(node) => Ok(node.type_of()),
-        Shape::Several { node, .. } => Ok(vector(node.type_of())),
+        Shape::One(node) | Shape::Text(node) => Ok(node.type_of()),
+        Shape::Several { node, .. } => Ok(list(Container::Vector, node.type_of())),
         Shape::Record => {
             let mut fields = Vec::new();
             for &child in &branch.children {
@@ -344,9 +404,10 @@ fn type_of(all: &[Branch], number: usize) -> core::result::Result<Type, Refusal>
             let mut fields = Vec::new();
             for &child in &branch.children {
                 let Type::List { item, .. } = all[child].of.clone()? else { return Err(Refusal::Type) };
-                fields.push((all[child].field_name(&branch.name).into(), *item));
+                fields.push((branch.item_name(&all[child]), *item));
             }
-            Ok(vector(record("", fields)))
+            let container = branch.container();
+            Ok(list(container, record(if container.is_map() { "pair" } else { "" }, fields)))
         }
     }
 }

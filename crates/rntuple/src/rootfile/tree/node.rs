@@ -5,12 +5,15 @@
 //!
 //! Invariants: a node reads as many values as it is told, or fails; of what it keeps then nothing is shown.
 
-use super::stream::{bits, head, identity, is_over, text};
+use super::stream::{Head, bits, class_name, head, identity, is_over, text};
 use super::types::{Container, Number, Type};
 use crate::array::{Array, Lists, Values, grow};
 use crate::error::{Fault, Feature, Result};
 use crate::format::Cursor;
 use crate::rootfile::big;
+
+/// Collections by member have the version of their items' class before them from this version of theirs on.
+const MEMBER_WISE_VERSION_MIN: u16 = 8;
 
 /// How a float of few bits lies.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -75,6 +78,8 @@ pub(super) enum Node {
         /// Whether items are known to be read only where they lie member by member: else they are behind pointers.
         is_member_wise_only: bool,
     },
+    /// An object behind the name of its class.
+    Named { class: Box<str>, inner: Box<Node> },
     /// Members of a class, behind a head if the class has editions.
     Record { class: Box<str>, edition: Option<Edition>, len: u64, fields: Vec<Field> },
     /// What objects of ROOT begin with.
@@ -86,7 +91,13 @@ pub(super) enum Node {
     /// Arrays of references.
     References { offsets: Vec<i64>, ids: Vec<u32> },
     /// As many as the field at `counter` of the same record says.
-    Counted { counter: usize, offsets: Vec<i64>, item: Box<Node> },
+    Counted {
+        counter: usize,
+        /// Whether a byte before them says whether there are any.
+        has_flag: bool,
+        offsets: Vec<i64>,
+        item: Box<Node>,
+    },
 }
 
 impl Node {
@@ -180,16 +191,7 @@ impl Node {
                 *len += count as u64;
             }
             Self::Headed { inner, is_member_wise_only } => {
-                let head = head(cursor)?;
-                let mut body = head.body;
-                if head.is_member_wise {
-                    inner.read_member_wise(&mut body, Some(count))?;
-                } else if *is_member_wise_only {
-                    return Err(start.unsupported(Feature::PointedItems));
-                } else {
-                    inner.read(&mut body, count)?;
-                }
-                is_over(&body)?;
+                return inner.read_headed(cursor, count, *is_member_wise_only);
             }
             Self::Record { edition, len, fields, .. } => {
                 for _ in 0..count {
@@ -197,9 +199,25 @@ impl Node {
                 }
                 *len += count as u64;
             }
+            Self::Named { class, inner } => {
+                for _ in 0..count {
+                    let start = *cursor;
+                    if class_name(cursor)? != class.as_bytes() {
+                        return Err(start.unsupported(Feature::OtherClass));
+                    }
+                    inner.read(cursor, 1)?;
+                }
+            }
             _ => return (0..count).try_for_each(|_| self.read_known(cursor)),
         }
         Ok(())
+    }
+
+    /// A text of no bytes at all, not even of a length.
+    pub(super) fn push_nothing(&mut self) {
+        if let Self::Text { offsets, .. } = self {
+            push_length(offsets, 0);
+        }
     }
 
     /// Reads what ROOT's own classes have, which no description says.
@@ -223,25 +241,77 @@ impl Node {
         Ok(())
     }
 
+    /// Reads `count` values that have one head before them.
+    fn read_headed(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        count: usize,
+        is_member_wise_only: bool,
+    ) -> Result<()> {
+        let start = *cursor;
+        let head = head(cursor)?;
+        let mut body = head.body;
+        if head.is_member_wise {
+            self.read_member_wise(&head, &mut body, Some(count))?;
+        } else if is_member_wise_only {
+            return Err(start.unsupported(Feature::PointedItems));
+        } else {
+            self.read(&mut body, count)?;
+        }
+        is_over(&body)
+    }
+
     /// Reads collections whose items lie member by member: `count` of them, or until there is nothing left; how many there were.
-    fn read_member_wise(&mut self, cursor: &mut Cursor<'_>, count: Option<usize>) -> Result<usize> {
+    fn read_member_wise(
+        &mut self,
+        head: &Head<'_>,
+        cursor: &mut Cursor<'_>,
+        count: Option<usize>,
+    ) -> Result<usize> {
         let start = *cursor;
         let no_members = || start.unsupported(Feature::MemberWise);
         let Self::List { offsets, item, .. } = self else { return Err(no_members()) };
-        let Self::Record { edition, len, fields, .. } = &mut **item else { return Err(no_members()) };
-        let has_bytes = fields.iter().any(|field| field.node.has_bytes_by_member(field.is_base));
+        if head.version < MEMBER_WISE_VERSION_MIN {
+            return Err(no_members());
+        }
+        let (edition, has_bytes) = match &**item {
+            Self::Record { edition, fields, .. } => {
+                (*edition, fields.iter().any(|field| field.node.has_bytes_by_member(field.is_base)))
+            }
+            Self::Fixed { .. } => (None, true),
+            _ => return Err(no_members()),
+        };
         let version = big::u16(cursor)?;
-        is_edition(*edition, version, cursor)?;
+        is_edition(edition, version, cursor)?;
         let mut done = 0;
         while count.map_or(cursor.remaining() > 0, |count| done < count) {
             // Items of a class without members have no bytes, however many they are.
             let length = if has_bytes { length(cursor)? } else { big::u32(cursor)? as usize };
-            each_member(fields, cursor, length)?;
-            *len += length as u64;
+            if length > 0 {
+                item.read_each_member(cursor, length)?;
+            }
             push_length(offsets, length);
             done += 1;
         }
         Ok(done)
+    }
+
+    /// Reads each member of `count` items, which are records or arrays.
+    fn read_each_member(&mut self, cursor: &mut Cursor<'_>, count: usize) -> Result<()> {
+        let Self::Record { edition, len, fields, .. } = self else { return self.read(cursor, count) };
+        for field in fields {
+            match &mut field.node {
+                // A class that the items' class has before its members has no head then.
+                base @ Self::Record { .. } if field.is_base => base.read_each_member(cursor, count)?,
+                // Those of keys and values have one, which they have not where pairs lie one by one.
+                part @ (Self::Text { .. } | Self::List { .. }) if edition.is_none() => {
+                    part.read_headed(cursor, count, false)?;
+                }
+                node => node.read(cursor, count)?,
+            }
+        }
+        *len += count as u64;
+        Ok(())
     }
 
     /// Reads values until there is nothing left; how many there were.
@@ -260,7 +330,7 @@ impl Node {
             is_over(cursor)?;
             let mut body = head.body;
             return match (head.is_member_wise, *is_member_wise_only) {
-                (true, _) => inner.read_member_wise(&mut body, None),
+                (true, _) => inner.read_member_wise(&head, &mut body, None),
                 (false, true) => Err(start.unsupported(Feature::PointedItems)),
                 (false, false) => inner.read_rest(&mut body),
             };
@@ -318,7 +388,7 @@ impl Node {
             Self::Fixed { count, item, .. } => {
                 Type::Array { count: *count as u64, item: Box::new(item.type_of()) }
             }
-            Self::Headed { inner, .. } => inner.type_of(),
+            Self::Headed { inner, .. } | Self::Named { inner, .. } => inner.type_of(),
             Self::Record { class, .. } => Type::Record { class: class.clone(), fields: self.field_types() },
             Self::Identity { .. } => Type::Record { class: "TObject".into(), fields: self.field_types() },
             Self::Bits(_) => Type::Number(Number::U32),
@@ -363,7 +433,7 @@ impl Node {
             Self::Fixed { count, len, item } => {
                 Array::Repeated { count: count as u64, len, content: Box::new(item.finish()) }
             }
-            Self::Headed { inner, .. } => inner.finish(),
+            Self::Headed { inner, .. } | Self::Named { inner, .. } => inner.finish(),
             Self::Bits(values) => Array::Values(Values::U32(values)),
             Self::References { offsets, ids } => {
                 let content = Box::new(Array::Values(Values::U32(ids)));
@@ -440,12 +510,12 @@ fn members(fields: &mut [Field], cursor: &mut Cursor<'_>) -> Result<()> {
     for at in 0..fields.len() {
         let (before, rest) = fields.split_at_mut(at);
         match &mut rest[0].node {
-            Node::Counted { counter, offsets, item } => {
+            Node::Counted { counter, has_flag, offsets, item } => {
                 let start = *cursor;
                 let wrong = || start.corrupt(Fault::Length);
                 let count = before.get(*counter).and_then(|field| field.node.last()).ok_or_else(wrong)?;
                 let count = usize::try_from(count).or(Err(wrong()))?;
-                let count = if cursor.u8()? == 0 { 0 } else { count };
+                let count = if *has_flag && cursor.u8()? == 0 { 0 } else { count };
                 if count > cursor.remaining() {
                     return Err(wrong());
                 }
@@ -453,20 +523,6 @@ fn members(fields: &mut [Field], cursor: &mut Cursor<'_>) -> Result<()> {
                 push_length(offsets, count);
             }
             node => node.read(cursor, 1)?,
-        }
-    }
-    Ok(())
-}
-
-/// Reads each member of `count` items; a class that the items' class has before its members has no head then.
-fn each_member(fields: &mut [Field], cursor: &mut Cursor<'_>, count: usize) -> Result<()> {
-    for field in fields {
-        match &mut field.node {
-            Node::Record { len, fields: own, .. } if field.is_base => {
-                each_member(own, cursor, count)?;
-                *len += count as u64;
-            }
-            node => node.read(cursor, count)?,
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ use crate::format::Cursor;
 use crate::rootfile::big;
 
 /// Members that are kept, of whatever class.
-const MEMBERS: [&str; 32] = [
+const MEMBERS: [&str; 24] = [
     "fName",
     "fTitle",
     "fEntries",
@@ -23,30 +23,22 @@ const MEMBERS: [&str; 32] = [
     "fBaskets",
     "fMaxBaskets",
     "fWriteBasket",
-    "fEntryNumber",
-    "fEntryOffsetLen",
-    "fFirstEntry",
     "fBasketBytes",
     "fBasketEntry",
     "fBasketSeek",
     "fFileName",
     "fClassName",
     "fParentName",
-    "fClonesName",
     "fCheckSum",
     "fClassVersion",
     "fID",
     "fType",
     "fStreamerType",
-    "fBranchCount",
-    "fBranchCount2",
     "fLen",
-    "fLenType",
     "fIsUnsigned",
     "fLeafCount",
+    "fVirtual",
     "fNClusterRange",
-    "fSplitLevel",
-    "fOffset",
 ];
 
 /// Objects within objects, or base classes of base classes, at most.

@@ -5,6 +5,7 @@
 use super::cpp::Name;
 use super::describe::{Description, Descriptions, Extra, Member};
 use super::node::{Edition, Field, Node, Packing};
+use super::object::Place;
 use super::types::{Container, Number};
 use crate::error::Refusal;
 
@@ -16,6 +17,9 @@ const NODES_MAX: usize = 4096;
 
 /// Floats of so few bits have a kind of their own in titles.
 const SHORT_BITS_MAX: u32 = 14;
+
+/// The class of leaves that are texts.
+pub(super) const TEXT_CLASS: &str = "TLeafC";
 
 /// Bits of the fraction of a `Float16_t` that says nothing of them.
 const FLOAT16_BITS: u32 = 12;
@@ -30,7 +34,12 @@ pub(super) struct Leaf {
     pub(super) title: Box<str>,
     pub(super) length: usize,
     pub(super) is_unsigned: bool,
-    pub(super) is_counted: bool,
+    /// Where it is among all objects.
+    pub(super) place: Place,
+    /// The leaf that says how long each of its arrays is.
+    pub(super) counter: Option<Place>,
+    /// Whether the name of the class stands before each object.
+    pub(super) has_class_name: bool,
 }
 
 impl Leaf {
@@ -51,7 +60,7 @@ impl Leaf {
             ("TLeafF16", _) => float16(&self.title),
             ("TLeafD32", _) => double32(&self.title),
             // Its length is that of the longest text.
-            ("TLeafC", _) => return Ok(Node::text()),
+            (TEXT_CLASS, _) => return Ok(Node::text()),
             _ => return Err(Refusal::Leaf),
         };
         let lengths = dimensions(&self.title);
@@ -137,6 +146,11 @@ impl<'d> Planner<'d> {
         })
     }
 
+    /// What a branch of an object has, with all that stands before it.
+    pub(super) fn object(&mut self, class: &str) -> Planned<Node> {
+        self.class(class, 0)
+    }
+
     /// A value of a type without anything around it, as it lies in a collection.
     fn named(&mut self, name: &Name, depth: usize) -> Planned<Node> {
         self.nodes += 1;
@@ -156,22 +170,16 @@ impl<'d> Planner<'d> {
             "string" | "TString" | "basic_string" => return Ok(Node::text()),
             "Double32_t" => return Ok(Node::packed(Packing::Float, Number::F64)),
             "Float16_t" => return Ok(float16("")),
-            "vector" | "list" | "deque" | "forward_list" | "ROOT::VecOps::RVec" => Container::Vector,
-            "set" => Container::Set,
-            "unordered_set" => Container::UnorderedSet,
-            "multiset" => Container::MultiSet,
-            "unordered_multiset" => Container::UnorderedMultiSet,
-            "map" => Container::Map,
-            "unordered_map" => Container::UnorderedMap,
-            "multimap" => Container::MultiMap,
-            "unordered_multimap" => Container::UnorderedMultiMap,
             "array" => {
                 let item = argument(0)?;
                 let count = name.arguments.get(1).and_then(|count| count.head.parse().ok());
                 return array(&[count.ok_or(Refusal::Type)?], item);
             }
             "bitset" => return Err(Refusal::Type),
-            _ => return self.class(&name.full(), depth),
+            other => match container_named(other) {
+                Some(container) => container,
+                None => return self.class(&name.full(), depth),
+            },
         };
         let item = if container.is_map() {
             let fields = vec![field("_0", argument(0)?), field("_1", argument(1)?)];
@@ -188,11 +196,16 @@ impl<'d> Planner<'d> {
     fn class(&mut self, class: &str, depth: usize) -> Planned<Node> {
         match class {
             "TObject" => return Ok(Node::identity()),
+            "TArrayC" => return Ok(Node::list(Container::Vector, Node::number(Number::I8))),
+            "TArrayS" => return Ok(Node::list(Container::Vector, Node::number(Number::I16))),
+            "TArrayI" => return Ok(Node::list(Container::Vector, Node::number(Number::I32))),
+            "TArrayL" | "TArrayL64" => return Ok(Node::list(Container::Vector, Node::number(Number::I64))),
+            "TArrayF" => return Ok(Node::list(Container::Vector, Node::number(Number::F32))),
+            "TArrayD" => return Ok(Node::list(Container::Vector, Node::number(Number::F64))),
+            "TDatime" => return Ok(Node::number(Number::U32)),
             "TRef" => return Ok(Node::reference()),
             "TRefArray" => return Ok(Node::references()),
-            "TClonesArray" | "TObjArray" | "TList" | "TDatime" | "THashList" => {
-                return Err(Refusal::OwnStreamer);
-            }
+            "TClonesArray" | "TObjArray" | "TList" | "THashList" => return Err(Refusal::OwnStreamer),
             _ => {}
         }
         let description = self.descriptions.versions(class).last().ok_or(Refusal::Undescribed)?;
@@ -207,18 +220,20 @@ impl<'d> Planner<'d> {
             if member.extra == Extra::Standard && member.type_name == description.class {
                 return self.own_collection(member, depth + 1);
             }
-            let is_base = member.kind == 0 || member.kind == 66 && &*member.name == "TObject";
+            let is_base = matches!(member.extra, Extra::Base { .. });
             let node = match &member.extra {
                 Extra::Base { .. } => self.class(&member.name, depth + 1)?,
                 Extra::Counted(counter) if (41..60).contains(&member.kind) => {
                     let counter = fields.iter().position(|field| field.name == *counter);
                     let counter = counter.ok_or(Refusal::Counter)?;
                     let item = Box::new(value(member.kind - 40, member)?);
-                    Node::Counted { counter, offsets: vec![0], item }
+                    Node::Counted { counter, has_flag: true, offsets: vec![0], item }
                 }
                 _ => self.member(member, depth + 1)?,
             };
-            fields.push(Field { name: plain_name(&member.name), node, is_base });
+            let name = plain_name(&member.name);
+            let name = if description.class.starts_with("pair<") { pair_name(&name) } else { name };
+            fields.push(Field { name, node, is_base });
         }
         let edition = Some(Edition { version: description.version, checksum: description.checksum });
         Ok(Node::Record { class: description.class.clone(), edition, len: 0, fields })
@@ -300,6 +315,32 @@ fn field(name: &str, node: Node) -> Field {
 /// A name without the brackets that follow it.
 pub(super) fn plain_name(name: &str) -> Box<str> {
     name.split('[').next().unwrap_or(name).into()
+}
+
+/// The name of a part of a pair, as fields of an ntuple have it; what is split further has names behind a dot.
+pub(super) fn pair_name(name: &str) -> Box<str> {
+    let (first, rest) = name.split_at(name.find('.').unwrap_or(name.len()));
+    match first {
+        "first" => format!("_0{rest}").into(),
+        "second" => format!("_1{rest}").into(),
+        _ => name.into(),
+    }
+}
+
+/// The collection of a name.
+pub(super) fn container_named(name: &str) -> Option<Container> {
+    Some(match name {
+        "vector" | "list" | "deque" | "forward_list" | "ROOT::VecOps::RVec" => Container::Vector,
+        "set" => Container::Set,
+        "unordered_set" => Container::UnorderedSet,
+        "multiset" => Container::MultiSet,
+        "unordered_multiset" => Container::UnorderedMultiSet,
+        "map" => Container::Map,
+        "unordered_map" => Container::UnorderedMap,
+        "multimap" => Container::MultiMap,
+        "unordered_multimap" => Container::UnorderedMultiMap,
+        _ => return None,
+    })
 }
 
 fn number_named(name: &str) -> Option<Number> {

@@ -46,6 +46,7 @@ pub(super) fn branch(tree: &Tree, number: usize, entries: Entries) -> Result<Arr
     let shape = branch.shape.as_ref().map_err(|why| branch.refused(*why))?;
     let read = match shape {
         Shape::One(node) => one(tree, number, node, entries),
+        Shape::Text(node) => text(tree, number, node, entries),
         Shape::Several { node, has_flag } => several(tree, number, node, *has_flag, entries),
         Shape::Record => {
             let mut fields = Vec::new();
@@ -112,7 +113,7 @@ fn collection(tree: &Tree, number: usize, entries: Entries) -> Result<Array> {
             let at = own.iter().zip(&offsets).take_while(|(own, offset)| own == offset).count();
             return Err(wrong(at.saturating_sub(1)));
         }
-        fields.push((field_name(tree, branch, child), *content));
+        fields.push((branch.item_name(&tree.branches()[child]), *content));
     }
     let len = offsets.last().expect("the first is 0").cast_unsigned();
     let content = Box::new(record(len, fields));
@@ -155,12 +156,97 @@ fn entry(basket: &Basket, range: Range<usize>, structure: Structure) -> Cursor<'
     Cursor::within(structure, &basket.data[range], base)
 }
 
+/// Texts of leaves: an empty one has no bytes, so that only where each begins tells them apart.
+fn text(tree: &Tree, number: usize, node: &Node, entries: Entries) -> Result<Array> {
+    let mut node = node.clone();
+    each_part(tree, number, entries, |basket, part, structure| {
+        let all = Cursor::new(structure, &basket.data);
+        let Some(starts) = &basket.starts else { return Err(all.unsupported(Feature::NoStarts)) };
+        for at in part {
+            let mut cursor = entry(basket, starts[at] as usize..starts[at + 1] as usize, structure);
+            if cursor.remaining() == 0 {
+                node.push_nothing();
+            } else {
+                node.read(&mut cursor, 1)?;
+            }
+            stream::is_over(&cursor)?;
+        }
+        Ok(())
+    })?;
+    Ok(node.finish())
+}
+
 fn several(tree: &Tree, number: usize, node: &Node, has_flag: bool, entries: Entries) -> Result<Array> {
     let (mut node, mut offsets) = (node.clone(), vec![0]);
+    let mut first = entries.first;
     each_part(tree, number, entries, |basket, part, structure| {
-        several_part(&mut node, &mut offsets, has_flag, basket, part, structure)
+        let before = part.start as u64;
+        let starts = starts(tree, number, &node, basket, first.checked_sub(before), structure)?;
+        first += part.len() as u64;
+        several_part(&mut node, &mut offsets, has_flag, basket, (part, &starts), structure)
     })?;
     Ok(Array::Lists { of: Lists::Items, offsets, content: Box::new(node.finish()) })
+}
+
+/// Where entries of a basket begin: as it says itself, or as the branch says that counts them. `first` is its first entry.
+fn starts<'a>(
+    tree: &Tree,
+    number: usize,
+    node: &Node,
+    basket: &'a Basket,
+    first: Option<u64>,
+    structure: Structure,
+) -> Result<Cow<'a, [u32]>> {
+    let all = Cursor::new(structure, &basket.data);
+    let wrong = || all.corrupt(Fault::Length);
+    let end = u32::try_from(basket.data.len()).or(Err(wrong()))?;
+    if let Some(starts) = &basket.starts {
+        return Ok(Cow::Borrowed(starts));
+    }
+    if basket.entry_count == 1 {
+        return Ok(Cow::Owned(vec![0, end]));
+    }
+    let counter = tree.branches()[number].counter.filter(|_| basket.leaves_out_starts);
+    let (Some(counter), Some(bytes), Some(first)) = (counter, node.bytes(), first) else {
+        return Err(all.unsupported(Feature::NoStarts));
+    };
+    let last = first.checked_add(u64::from(basket.entry_count)).ok_or_else(wrong)?;
+    let counts = counts(tree, counter, Entries { first, end: last })?;
+    let bytes = u64::try_from(bytes).or(Err(wrong()))?;
+    let (mut starts, mut at) = (vec![0], 0_u32);
+    for count in counts {
+        let length = count.checked_mul(bytes).and_then(|length| u32::try_from(length).ok());
+        at = length.and_then(|length| at.checked_add(length)).filter(|&at| at <= end).ok_or_else(wrong)?;
+        starts.push(at);
+    }
+    if at == end { Ok(Cow::Owned(starts)) } else { Err(wrong()) }
+}
+
+/// What a branch of whole numbers counts.
+fn counts(tree: &Tree, number: usize, entries: Entries) -> Result<Vec<u64>> {
+    let branch = &tree.branches()[number];
+    let Ok(Shape::One(node @ Node::Number { .. })) = &branch.shape else {
+        return Err(branch.refused(Refusal::Counter));
+    };
+    let Array::Values(values) = one(tree, number, node, entries)? else {
+        return Err(branch.refused(Refusal::Counter));
+    };
+    let wrong = || Error::Corrupt {
+        structure: Structure::Branch { branch: number_of(number) },
+        offset: entries.first,
+        fault: Fault::Value,
+    };
+    let wide: Vec<i64> = match values {
+        Values::I8(values) => values.into_iter().map(i64::from).collect(),
+        Values::U8(values) => values.into_iter().map(i64::from).collect(),
+        Values::I16(values) => values.into_iter().map(i64::from).collect(),
+        Values::U16(values) => values.into_iter().map(i64::from).collect(),
+        Values::I32(values) => values.into_iter().map(i64::from).collect(),
+        Values::U32(values) => values.into_iter().map(i64::from).collect(),
+        Values::I64(values) => values,
+        _ => return Err(branch.refused(Refusal::Counter)),
+    };
+    wide.into_iter().map(|count| u64::try_from(count).or(Err(wrong()))).collect()
 }
 
 /// Reads the entries `part` of a basket, each of which has as many values as its bytes hold.
@@ -169,24 +255,15 @@ fn several_part(
     offsets: &mut Vec<i64>,
     has_flag: bool,
     basket: &Basket,
-    part: Range<usize>,
+    (part, starts): (Range<usize>, &[u32]),
     structure: Structure,
 ) -> Result<()> {
     let all = Cursor::new(structure, &basket.data);
-    let starts = match &basket.starts {
-        Some(starts) => Cow::Borrowed(starts),
-        None if basket.data.is_empty() => Cow::Owned(vec![0; part.end + 1]),
-        None if basket.entry_count == 1 => {
-            let end = u32::try_from(basket.data.len()).or(Err(all.corrupt(Fault::Length)))?;
-            Cow::Owned(vec![0, end])
-        }
-        None => return Err(all.unsupported(Feature::NoStarts)),
-    };
-    if let (Some(bytes), false) = (node.bytes(), has_flag) {
+    if let (Some(bytes @ 1..), false) = (node.bytes(), has_flag) {
         let wanted = starts[part.start] as usize..starts[part.end] as usize;
         for at in part {
             let length = (starts[at + 1] - starts[at]) as usize;
-            if !length.is_multiple_of(bytes) {
+            if length.checked_rem(bytes) != Some(0) {
                 return Err(all.corrupt(Fault::Length));
             }
             push_length(offsets, length / bytes);

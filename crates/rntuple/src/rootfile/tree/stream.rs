@@ -135,6 +135,14 @@ pub(super) fn text<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8]> {
     cursor.take(count as usize)
 }
 
+/// The name of a class behind its length, and a zero behind it.
+pub(super) fn class_name<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8]> {
+    let count = cursor.u8()?;
+    let name = cursor.take(usize::from(count))?;
+    cursor.take(1)?;
+    Ok(name)
+}
+
 /// What each object of ROOT begins with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Identity {

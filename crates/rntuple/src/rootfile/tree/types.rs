@@ -160,7 +160,10 @@ impl Type {
             Self::Record { class, fields } => match class.split('<').next().unwrap_or("") {
                 class @ ("pair" | "tuple") => {
                     let names: Vec<_> = fields.iter().map(|(_, field)| field.name()).collect();
-                    if names.iter().any(String::is_empty) {
+                    // A tuple is described from its last part to its first.
+                    let is_in_order =
+                        fields.iter().enumerate().all(|(at, (name, _))| **name == format!("_{at}"));
+                    if !is_in_order || names.iter().any(String::is_empty) {
                         String::new()
                     } else {
                         format!("std::{class}<{}>", names.join(","))
