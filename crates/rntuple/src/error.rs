@@ -285,6 +285,13 @@ pub enum Error {
         /// That behind the last.
         end: u64,
     },
+    /// Others have replaced meanwhile what was to be replaced.
+    Changed {
+        /// The first entry of it.
+        first: u64,
+        /// That behind the last.
+        end: u64,
+    },
     /// The writer was silent for longer than its lease, and what it had written was freed.
     Expired,
     /// The store could not do it.
@@ -447,6 +454,9 @@ impl fmt::Display for Error {
             Self::OtherSchema => f.write_str("the ntuple has other fields or columns"),
             Self::Behind { first, end } => {
                 write!(f, "others have appended entries {first} to {end}, which lack the columns to be added")
+            }
+            Self::Changed { first, end } => {
+                write!(f, "others have replaced clusters of entries {first} to {end} meanwhile")
             }
             Self::Expired => f.write_str("the writer was silent for too long, and what it wrote was freed"),
             Self::Store { .. } => f.write_str("the store could not do it"),

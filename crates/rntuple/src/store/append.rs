@@ -80,7 +80,13 @@ impl Appender {
             return Ok(());
         }
         let class = ObjectClass(self.base.anchor.class);
-        let placed = self.writing.put(&self.stored, class, &self.base.schema, 0, cluster)?;
+        let placed = self.writing.put(
+            &self.stored,
+            class,
+            &self.base.schema,
+            0,
+            (cluster.entry_count, &cluster.columns),
+        )?;
         self.clusters.push(placed);
         Ok(())
     }
@@ -161,21 +167,21 @@ impl Writing {
         class: ObjectClass,
         schema: &Schema,
         first: usize,
-        cluster: &SealedCluster<'_>,
+        (entry_count, sealed_columns): (u64, &[Option<SealedColumn<'_>>]),
     ) -> Result<Placed> {
-        if !is_complete(schema, first, cluster) {
+        if !is_complete(schema, first, sealed_columns) {
             return Err(Error::OtherSchema);
         }
         self.numbers.renew()?;
         let number = self.numbers.next()?;
         let (mut columns, mut sizes) = (Vec::new(), Vec::new());
-        for (at, column) in cluster.columns.iter().enumerate() {
+        for (at, column) in sealed_columns.iter().enumerate() {
             let Some(sealed) = column else {
                 columns.push(None);
                 sizes.push(Vec::new());
                 continue;
             };
-            let known = self.known(schema, first + at, cluster.entry_count, sealed)?;
+            let known = self.known(schema, first + at, entry_count, sealed)?;
             sizes.push(sealed.pages.iter().map(|page| page.stored_bytes()).collect());
             let pages =
                 sealed.pages.iter().map(|page| placed_page(page.element_count, page.checksum.is_some()));
@@ -193,7 +199,7 @@ impl Writing {
         for (at, group) in (0_u32..).zip(&groups) {
             let mut buf = room(group)?;
             for &(no, offset) in &group.pages {
-                let column = cluster.columns[no.column].as_ref().expect("it has pages");
+                let column = sealed_columns[no.column].as_ref().expect("it has pages");
                 let page = &column.pages[no.page];
                 let start = usize::try_from(offset).expect("the group is in memory");
                 let end = start + page.stored.len();
@@ -206,7 +212,7 @@ impl Writing {
             }
             self.pipeline.write(object.clone(), place::group(at).to_vec(), place::PAGES, buf)?;
         }
-        Ok(Placed { entry_count: cluster.entry_count, columns })
+        Ok(Placed { entry_count, columns })
     }
 
     /// What is known of the pages of a column, which are looked at.
@@ -240,9 +246,9 @@ impl Writing {
 }
 
 /// Whether each field has pages in one of its representations, unless its first entries have none anyway.
-fn is_complete(schema: &Schema, first: usize, cluster: &SealedCluster<'_>) -> bool {
+fn is_complete(schema: &Schema, first: usize, sealed: &[Option<SealedColumn<'_>>]) -> bool {
     let columns = &schema.columns[first..];
-    let there = columns.iter().zip(&cluster.columns).filter(|(_, sealed)| sealed.is_some());
+    let there = columns.iter().zip(sealed).filter(|(_, sealed)| sealed.is_some());
     let fields: BTreeSet<u32> = there.map(|(column, _)| column.field).collect();
     columns.iter().all(|column| column.first_element != 0 || fields.contains(&column.field))
 }

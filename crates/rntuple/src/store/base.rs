@@ -10,12 +10,13 @@ use super::source::StoreSource;
 use super::zones::{self, Known};
 use crate::error::{Error, Fault, Result, Structure};
 use crate::format::footer::{ClusterGroup, Footer};
-use crate::format::locator::Link;
+use crate::format::locator::{Link, Locator};
 use crate::format::page_list::{ClusterPages, ColumnPages, Page, PageList};
 use crate::format::schema::{Known as Extent, Schema};
 use crate::format::{Header, block};
 use crate::ntuple::fetch_envelopes;
 use crate::sealed::ElementCounts;
+use core::ops::Range;
 use dolmen_client::ObjectClass;
 
 /// Clusters of one page list: the next append writes the last list anew.
@@ -234,6 +235,122 @@ impl Base {
     }
 }
 
+/// What a cluster was, for whoever is about to replace it: its entries, and where its first page was.
+pub(super) type Was = (u64, u64, Option<Locator>);
+
+/// What a cluster is.
+pub(super) fn what_is(pages: &ClusterPages, list: &PageList) -> Was {
+    let first = pages.columns.iter().find(|column| !column.pages.is_empty());
+    (pages.first_entry, pages.entry_count, first.map(|column| list.pages[column.pages.start].locator))
+}
+
+impl Base {
+    /// The next version with `clusters` in place of those that `were`, which have as many entries.
+    pub(super) fn replace(
+        &self,
+        source: &StoreSource,
+        were: &[Was],
+        clusters: &[Placed],
+        time_ns: u64,
+    ) -> Result<Next> {
+        let first = were.first().map_or(0, |was| was.0);
+        let end = were.last().map_or(0, |was| was.0 + was.1);
+        let changed = || Error::Changed { first, end };
+        let groups = &self.families[0].groups;
+        let has_some =
+            |group: &ClusterGroup| group.first_entry < end && group.first_entry + group.entry_span > first;
+        let start = groups.iter().position(has_some).ok_or_else(changed)?;
+        let count = groups[start..].iter().take_while(|group| has_some(group)).count();
+        let mut before = Vec::new();
+        for at in start..start + count {
+            before.push(self.lists(source, at)?);
+        }
+        let all: Vec<Was> = before
+            .iter()
+            .flat_map(|lists| lists[0].0.clusters.iter().map(|pages| what_is(pages, &lists[0].0)))
+            .collect();
+        let of_range = all.iter().filter(|was| was.0 >= first && was.0 < end);
+        if !of_range.eq(were) {
+            return Err(changed());
+        }
+        let mut making = Making::new(self, Made::Reshaped, time_ns);
+        let column_count = self.schema.columns.len();
+        let numbers = first_elements(&self.schema, &before, &self.starts());
+        let mut counts = counted(&self.schema, &numbers)?;
+        let old = before.iter().flat_map(|lists| {
+            (0..lists[0].0.clusters.len()).map(|at| {
+                (lists[0].0.clusters[at].first_entry, placed(lists, at, &self.starts(), column_count))
+            })
+        });
+        let (mut head, mut tail) = (Vec::new(), Vec::new());
+        for (first_entry, placed) in old {
+            if first_entry < first {
+                head.push(placed);
+            } else if first_entry >= end {
+                tail.push(placed);
+            }
+        }
+        let whole: Vec<&Placed> = head.iter().chain(clusters).chain(&tail).collect();
+        making.replace_groups(start..start + count, &whole, &mut counts)?;
+        let base = &mut making.base;
+        let count = |number: usize| number as u64;
+        base.anchor.cluster_count = base.anchor.cluster_count - count(were.len()) + count(clusters.len());
+        for family in 0..self.families.len() {
+            making.put_footer(family)?;
+        }
+        making.finish()
+    }
+}
+
+/// A cluster of lists as it was before it was in them.
+fn placed(lists: &Lists, at: usize, starts: &[usize], column_count: usize) -> Placed {
+    let mut columns = Vec::with_capacity(column_count);
+    for ((list, known), start) in lists.iter().zip(starts) {
+        columns.resize(*start, None);
+        columns.extend(list.clusters[at].columns.iter().map(|column| {
+            let pages = || list.pages[column.pages.clone()].to_vec();
+            let known = || known[column.pages.clone()].to_vec();
+            let placed = || PlacedColumn { compression: column.compression, pages: pages(), known: known() };
+            column.first_element.map(|_| placed())
+        }));
+    }
+    columns.resize(column_count, None);
+    Placed { entry_count: lists[0].0.clusters[at].entry_count, columns }
+}
+
+/// The number of the first element that each column has in the lists, or another representation of it; 0 if none has any.
+fn first_elements(schema: &Schema, before: &[Lists], starts: &[usize]) -> Vec<u64> {
+    let mut of_column = vec![None::<u64>; schema.columns.len()];
+    for lists in before {
+        for ((list, _), start) in lists.iter().zip(starts) {
+            for cluster in &list.clusters {
+                for (number, column) in (*start..).zip(&cluster.columns) {
+                    of_column[number] = of_column[number].or(column.first_element);
+                }
+            }
+        }
+    }
+    // The counts of a first representation are those of all that are like it.
+    let mut nth = vec![0_usize; schema.columns.len()];
+    for number in 1..schema.columns.len() {
+        let (one, last) = (&schema.columns[number], &schema.columns[number - 1]);
+        let is_next = one.field == last.field && one.representation == last.representation;
+        nth[number] = if is_next { nth[number - 1] + 1 } else { 0 };
+    }
+    let like = |number: usize| {
+        let column = &schema.columns[number];
+        (0..schema.columns.len())
+            .filter(move |&other| schema.columns[other].field == column.field)
+            .filter(|&other| nth[other] == nth[number])
+            .filter_map(|other| of_column[other])
+            .min()
+    };
+    let has_several = schema.columns.iter().any(|column| column.representation > 0);
+    (0..schema.columns.len())
+        .map(|number| if has_several { like(number) } else { of_column[number] }.unwrap_or(0))
+        .collect()
+}
+
 /// A version in the making.
 struct Making {
     base: Base,
@@ -282,6 +399,65 @@ impl Making {
             *self.base.families[family].groups.last_mut().expect("as above") = group;
         }
         self.base.last = last;
+        Ok(())
+    }
+
+    /// Puts lists of these clusters in place of those of groups; `counts` are those before the first.
+    fn replace_groups(
+        &mut self,
+        range: Range<usize>,
+        clusters: &[&Placed],
+        counts: &mut ElementCounts,
+    ) -> Result<()> {
+        let starts = self.base.starts();
+        let column_count = self.base.schema.columns.len();
+        let is_last = range.end == self.base.group_count();
+        let mut first_entry = self.base.families[0].groups[range.start].first_entry;
+        let (mut groups, mut rest) = (vec![Vec::new(); starts.len()], clusters);
+        while !rest.is_empty() {
+            let mut pages = 0;
+            let fits = rest.iter().take(LIST_CLUSTERS_MAX).take_while(|cluster| {
+                let before = pages;
+                pages += cluster.columns.iter().flatten().map(|column| column.pages.len()).sum::<usize>();
+                before < LIST_PAGES_MAX
+            });
+            let (some, behind) = rest.split_at(fits.count());
+            rest = behind;
+            let mut lists: Lists = vec![(PageList::default(), Vec::new()); starts.len()];
+            let first = first_entry;
+            for cluster in some {
+                let mut columns: Vec<_> = cluster.columns.iter().map(Option::as_ref).collect();
+                columns.resize(column_count, None);
+                let firsts = counts.next(&elements(&columns))?;
+                for (family, (list, known)) in lists.iter_mut().enumerate() {
+                    let range = starts[family]..starts.get(family + 1).copied().unwrap_or(column_count);
+                    let columns = described(list, known, &columns[range.clone()], &firsts[range]);
+                    list.clusters.push(ClusterPages {
+                        first_entry,
+                        entry_count: cluster.entry_count,
+                        columns,
+                    });
+                }
+                first_entry += cluster.entry_count;
+            }
+            let cluster_count = u32::try_from(some.len()).expect("a list has few clusters");
+            let page_list = Link { length_bytes: 0, locator: place::own(Part::List, 0, 0, 0) };
+            let group = ClusterGroup {
+                first_entry: first,
+                entry_span: first_entry - first,
+                cluster_count,
+                page_list,
+            };
+            for (groups, (list, known)) in groups.iter_mut().zip(&lists) {
+                groups.push(self.put_list(list, known, group)?);
+            }
+            if is_last {
+                self.base.last = lists;
+            }
+        }
+        for (family, groups) in self.base.families.iter_mut().zip(groups) {
+            family.groups.splice(range.clone(), groups);
+        }
         Ok(())
     }
 

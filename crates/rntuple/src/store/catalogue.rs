@@ -4,6 +4,7 @@ use super::append::Appender;
 use super::base::Base;
 use super::columns::ColumnAdder;
 use super::commit::{Version, put, put_current, value};
+use super::import;
 use super::numbers::Numbers;
 use super::place;
 use super::record::{Anchor, Config, Entry, Made, Tag};
@@ -176,6 +177,8 @@ impl Store {
     /// # Errors
     /// [`Error::Exists`]; [`Error::Unsupported`] of a field of an unknown role; [`Error::Store`].
     pub fn create(&self, header: &Header, options: &CreateOptions) -> Result<Stored> {
+        self.check_name(&header.name)?;
+        import::check(&header.schema)?;
         let mut numbers = self.numbers()?;
         let stored = self.numbered(&header.name, numbers.next()?)?;
         let (base, envelope) = Base::before_first(header, header.schema.known(), self.class(options)?);
@@ -186,6 +189,15 @@ impl Store {
         Ok(stored)
     }
 
+    /// Looks whether a name is taken, before anything is written for it; that it is not is certain with the transaction alone.
+    pub(super) fn check_name(&self, name: &str) -> Result<()> {
+        let catalogue = place::catalogue(&self.cont)?;
+        match value(&catalogue, At::Latest, name.as_bytes(), place::ID)? {
+            Some(_) => Err(Error::Exists { name: name.into() }),
+            None => Ok(()),
+        }
+    }
+
     /// Gives an ntuple whose first version is written its name.
     pub(super) fn publish(
         &self,
@@ -193,6 +205,18 @@ impl Store {
         anchor: &Anchor,
         options: &CreateOptions,
         numbers: &Numbers,
+    ) -> Result<()> {
+        self.publish_if(stored, anchor, options, numbers, |_| Ok(()))
+    }
+
+    /// The same, if something else holds in the transaction.
+    pub(super) fn publish_if(
+        &self,
+        stored: &Stored,
+        anchor: &Anchor,
+        options: &CreateOptions,
+        numbers: &Numbers,
+        holds: impl Fn(&Tx) -> Result<()>,
     ) -> Result<()> {
         let catalogue = place::catalogue(&self.cont)?;
         let entry = Entry { number: stored.number, created_ns: anchor.time_ns }.write();
@@ -206,6 +230,7 @@ impl Store {
             if value(&catalogue, At::Tx(tx), stored.name.as_bytes(), place::ID)?.is_some() {
                 return Err(Error::Exists { name: stored.name.clone() });
             }
+            holds(tx)?;
             numbers.end_in(tx)?;
             catalogue.put(At::Tx(tx), stored.name.as_bytes(), place::ID, &entry)?;
             stored.own.put(At::Tx(tx), place::CONFIG, place::RECORD, &config.write())?;

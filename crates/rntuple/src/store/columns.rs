@@ -46,20 +46,26 @@ impl ColumnAdder {
         self.writing.measures = measures;
     }
 
-    /// Puts the columns of the next cluster: those that are added alone, in their order.
+    /// Puts the columns of the next cluster: those that are added, in their order; before them there may be as many as the ntuple has, all
+    /// without pages.
     ///
     /// # Errors
     /// [`Error::OtherSchema`] if it has other columns or entries than the cluster, or there is no cluster left; [`Error::Corrupt`] for a page
     /// that is not what its checksum says, or of other elements than entries; [`Error::Expired`]; [`Error::Store`].
-    pub fn push(&mut self, columns: &SealedCluster<'_>) -> Result<()> {
+    pub fn push(&mut self, cluster: &SealedCluster<'_>) -> Result<()> {
         let before = self.base.schema.columns.len();
         let next = self.missing().first();
-        let is_next = next.is_some_and(|entries| entries.end - entries.first == columns.entry_count);
-        if !is_next || before + columns.columns.len() != self.schema.columns.len() {
+        let is_next = next.is_some_and(|entries| entries.end - entries.first == cluster.entry_count);
+        let (mut columns, count) = (&cluster.columns[..], self.schema.columns.len());
+        if columns.len() == count && columns[..before].iter().all(Option::is_none) {
+            columns = &columns[before..];
+        }
+        if !is_next || before + columns.len() != count {
             return Err(Error::OtherSchema);
         }
         let class = ObjectClass(self.base.anchor.class);
-        let placed = self.writing.put(&self.stored, class, &self.schema, before, columns)?;
+        let placed =
+            self.writing.put(&self.stored, class, &self.schema, before, (cluster.entry_count, columns))?;
         self.clusters.push(placed);
         Ok(())
     }

@@ -32,10 +32,7 @@ impl Store {
         from: &Ntuple<S>,
         options: &CreateOptions,
     ) -> Result<Version> {
-        let taken = || self.list().map(|listed| listed.iter().any(|listed| &*listed.name == name));
-        if taken()? {
-            return Err(Error::Exists { name: name.into() });
-        }
+        self.check_name(name)?;
         let header = Header { name: name.into(), checksum: 0, ..from.header().clone() };
         check(&header.schema)?;
         let config = Config {

@@ -146,11 +146,13 @@ pub enum Made {
     ColumnsAdded = 4,
     /// Fields of another ntuple, whose pages it shares.
     Cloned = 5,
+    /// Entries as they were, in other clusters and pages.
+    Reshaped = 6,
 }
 
 impl Made {
     fn of(number: u16) -> Option<Self> {
-        [Self::Created, Self::Imported, Self::Appended, Self::ColumnsAdded, Self::Cloned]
+        [Self::Created, Self::Imported, Self::Appended, Self::ColumnsAdded, Self::Cloned, Self::Reshaped]
             .into_iter()
             .find(|made| *made as u16 == number)
     }

@@ -14,6 +14,7 @@ mod store_append;
 mod store_columns;
 mod store_crash;
 mod store_prune;
+mod store_reshape;
 mod store_scrub;
 mod store_versions;
 mod store_world;

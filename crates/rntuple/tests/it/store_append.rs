@@ -169,16 +169,19 @@ fn a_writer_that_is_silent_for_longer_than_its_lease_loses_what_it_wrote_and_is_
     let world = World::new();
     let stored = two_columns(&world);
     let before = world.object_count();
-    let (mut alive, mut silent) = (stored.append().unwrap(), stored.append().unwrap());
+    let [mut alive, mut silent, mut late] = [0; 3].map(|_| stored.append().unwrap());
     silent.push(&cluster(&stored, 0)).unwrap();
+    late.push(&cluster(&stored, 0)).unwrap();
     world.clock.advance(LEASE_NS / 2 + 1);
     alive.push(&cluster(&stored, 5)).unwrap();
     world.clock.advance(LEASE_NS / 2 + 1);
     alive.push(&cluster(&stored, 10)).unwrap();
-    assert_eq!(world.object_count(), before + 3 + 1, "clusters, and the object with the writers");
+    assert_eq!(world.object_count(), before + 4 + 1, "clusters, and the object with the writers");
     let collected = world.another().collect().unwrap();
-    assert_eq!((collected.writers, collected.clusters), (1, 1));
+    assert_eq!((collected.writers, collected.clusters), (2, 2));
     assert!(matches!(silent.commit(), Err(Error::Expired)));
+    assert!(matches!(late.push(&cluster(&stored, 0)), Err(Error::Expired)));
+    assert!(matches!(late.commit(), Err(Error::Expired)));
     assert_eq!(alive.commit().unwrap().entry_count, 10);
     assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (5..15).collect::<Vec<_>>());
     // Whoever has nothing to lose may be silent.

@@ -77,7 +77,11 @@ fn columns_are_added_with_values_and_nothing_that_was_there_is_written_anew() {
     add(&mut schema, &[("third", ColumnKind::Int32)]);
     let mut adder = stored.add_columns(&schema).unwrap();
     for first in [0, 5, 10, 15] {
-        adder.push(&sealed(&schema, 4, 5, &[ints(first..first + 5)], 5)).unwrap();
+        let mut cluster = sealed(&schema, 4, 5, &[ints(first..first + 5)], 5);
+        if first > 5 {
+            cluster.columns.splice(0..0, [None, None, None, None]);
+        }
+        adder.push(&cluster).unwrap();
     }
     adder.commit().unwrap();
     let ntuple = stored.open(When::Now).unwrap();

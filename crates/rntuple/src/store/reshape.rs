@@ -1,0 +1,152 @@
+//! Entries as they are, in clusters and pages of other sizes, or compressed in another way, while readers and writers go on.
+
+use super::append::Writing;
+use super::base::{Base, Was, what_is};
+use super::catalogue::{Stored, When};
+use super::commit::{Version, commit};
+use crate::array::Array;
+use crate::error::{Error, Result};
+use crate::format::schema::Schema;
+use crate::ntuple::{Cluster, Entries, Ntuple};
+use crate::source::Source;
+use crate::write::{self, Options};
+use dolmen_client::{At, ObjectClass};
+
+/// What was reshaped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reshaped {
+    /// The version that has it.
+    pub version: Version,
+    /// Entries that it was done for.
+    pub entries: Entries,
+    /// Clusters that they were in.
+    pub clusters_before: u64,
+    /// Clusters that they are in.
+    pub clusters_after: u64,
+}
+
+impl Stored {
+    /// Writes clusters anew as `options` say, from the first that begins at `first` or behind it, until what they decompress to is
+    /// `bytes_max` or there are no more; none if there are none there. Whoever goes on at the end of what was done gets through all of an ntuple
+    /// with bounded memory, each step a version of its own. What was there before is freed with the versions that have it.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if others have reshaped the same clusters meanwhile; [`Error::NoFit`] and [`Error::Unsupported`] of a field whose
+    /// arrays cannot be written, or a column that was added within a cluster; those of reading, and of [`Appender`](super::Appender).
+    pub fn reshape(&self, first: u64, bytes_max: u64, options: &Options) -> Result<Option<Reshaped>> {
+        let ntuple = self.open(When::Now)?;
+        let schema = &ntuple.header().schema;
+        let clusters = ntuple.all_clusters()?;
+        let from = clusters.partition_point(|cluster| cluster.pages.first_entry < first);
+        let mut bytes = 0_u64;
+        let fits = clusters[from..].iter().take_while(|cluster| {
+            let before = bytes;
+            bytes = bytes.saturating_add(whole_bytes(schema, cluster));
+            before < bytes_max.max(1)
+        });
+        let some = &clusters[from..from + fits.count()];
+        let (Some(begin), Some(last)) = (some.first(), some.last()) else { return Ok(None) };
+        let entries =
+            Entries { first: begin.pages.first_entry, end: last.pages.first_entry + last.pages.entry_count };
+        let arrays = Arrays::of(&ntuple, entries)?;
+        check_late(schema, some)?;
+        let were: Vec<Was> = some.iter().map(|cluster| what_is(cluster.pages, cluster.list)).collect();
+        let current = self.current(At::Latest)?;
+        let mut base = Base::load(&self.source(&current)?, current)?;
+        let mut writing = Writing::begin(self)?;
+        let fields = arrays.fields();
+        let class = ObjectClass(base.anchor.class);
+        let mut placed = Vec::new();
+        for range in write::cut(&fields, options)? {
+            let mut cluster = write::seal(schema, &fields, range, options)?;
+            drop_late(schema, some, &mut cluster.columns);
+            let sealed = (cluster.entry_count, &cluster.columns[..]);
+            placed.push(writing.put(self, class, schema, 0, sealed)?);
+        }
+        writing.pipeline.finish()?;
+        let column_count = schema.columns.len();
+        let version = commit(self, &mut writing.numbers, &mut base, |base| {
+            if base.schema.columns.len() != column_count {
+                return Err(Error::OtherSchema);
+            }
+            base.replace(&self.source(&base.anchor)?, &were, &placed, self.store().now_ns())
+        })?;
+        let count = |count: usize| count as u64;
+        Ok(Some(Reshaped {
+            version,
+            entries,
+            clusters_before: count(were.len()),
+            clusters_after: count(placed.len()),
+        }))
+    }
+}
+
+/// Arrays of the fields at the top that have columns of their own.
+struct Arrays<'n> {
+    names: Vec<&'n str>,
+    arrays: Vec<Array>,
+}
+
+impl<'n> Arrays<'n> {
+    fn of<S: Source>(ntuple: &'n Ntuple<S>, entries: Entries) -> Result<Self> {
+        let fields = &ntuple.header().schema.fields;
+        let owns = |field: &u32| fields[*field as usize].source.is_none();
+        let numbers: Vec<u32> = ntuple.top_fields().filter(owns).collect();
+        let names = numbers.iter().map(|&number| &*fields[number as usize].name).collect();
+        Ok(Self { names, arrays: ntuple.read(&numbers, entries)? })
+    }
+
+    fn fields(&self) -> Vec<(&str, &Array)> {
+        self.names.iter().copied().zip(&self.arrays).collect()
+    }
+}
+
+/// Bytes of all pages of a cluster when they are decompressed.
+fn whole_bytes(schema: &Schema, cluster: &Cluster<'_>) -> u64 {
+    let of_column = |(number, column): (usize, &crate::format::page_list::ColumnPages)| {
+        let pages = cluster.list.pages[column.pages.clone()].iter();
+        let bytes =
+            |count| schema.columns.get(number).and_then(|column| column.page_bytes(count)).unwrap_or(0);
+        pages.map(|page| bytes(u64::from(page.element_count))).fold(0, u64::saturating_add)
+    };
+    cluster.pages.columns.iter().enumerate().map(of_column).fold(0, u64::saturating_add)
+}
+
+/// Whether a column that was added later has pages in some of the clusters.
+fn is_late(schema: &Schema, clusters: &[Cluster<'_>], number: usize) -> Option<bool> {
+    if schema.columns[number].first_element == 0 {
+        return None;
+    }
+    let has_some = |cluster: &Cluster<'_>| {
+        cluster.pages.columns.get(number).is_some_and(|column| !column.pages.is_empty())
+    };
+    Some(clusters.iter().any(has_some))
+}
+
+/// A column that begins within the clusters has fewer elements than they have entries, which nothing written anew would have.
+fn check_late(schema: &Schema, clusters: &[Cluster<'_>]) -> Result<()> {
+    let begins = (0..schema.columns.len()).find(|&number| {
+        let first = schema.columns[number].first_element.unsigned_abs();
+        let is_first = |cluster: &Cluster<'_>| {
+            cluster.pages.columns.get(number).is_some_and(|column| column.first_element == Some(first))
+        };
+        is_late(schema, clusters, number) == Some(true) && clusters.iter().any(is_first)
+    });
+    let column = begins.map(|number| schema.columns[number]);
+    column.map_or(Ok(()), |column| {
+        Err(crate::ntuple::unknown(column.field, crate::error::Feature::Column(column.kind.number())))
+    })
+}
+
+/// Leaves columns out that had no pages in the clusters, since they were added later.
+fn drop_late(
+    schema: &Schema,
+    clusters: &[Cluster<'_>],
+    columns: &mut [Option<crate::sealed::SealedColumn<'_>>],
+) {
+    for (number, column) in columns.iter_mut().enumerate() {
+        if is_late(schema, clusters, number) == Some(false) {
+            *column = None;
+        }
+    }
+}
