@@ -120,7 +120,7 @@ class Permission(Error, PermissionError):
 
 
 class NotEmpty(Error):
-    """A directory has entries, or a container is in use."""
+    """A directory has entries, or holds what is not a pool's."""
 
 
 class NotDirectory(Error, NotADirectoryError):

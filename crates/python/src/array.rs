@@ -53,7 +53,7 @@ impl Array {
         let (dtype, cell_bytes) = dtype_of(py, dtype)?;
         let chunk = chunk.unwrap_or((CHUNK_BYTES / cell_bytes).max(1));
         let made = cont.run(py, |cont| Ok(Client::create(cont, At::Latest, oid, cell_bytes, chunk)?))?;
-        let slot = cont.session().hold(made)?;
+        let slot = cont.hold(made)?;
         Ok(Self { slot, when: When::Now, oid, dtype: dtype.unbind(), cell_bytes, chunk })
     }
 
@@ -75,7 +75,7 @@ impl Array {
         if cell_bytes != stored {
             return Err(Error::Store(dolmen_types::Error::RecordSize { stored_bytes: stored }).into());
         }
-        let slot = cont.session().hold(opened)?;
+        let slot = cont.hold(opened)?;
         Ok(Self { slot, when, oid, dtype: dtype.unbind(), cell_bytes, chunk })
     }
 

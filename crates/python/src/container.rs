@@ -51,9 +51,13 @@ pub(crate) fn format(cont: &Client) -> Result<()> {
 
 impl Container {
     pub(crate) fn new(session: &Arc<Session>, cont: Client) -> Result<Self> {
+        Self::of(&cont, |cont| session.hold(cont))
+    }
+
+    fn of(cont: &Client, hold: impl FnOnce(Client) -> Result<Slot<Client>>) -> Result<Self> {
         let label = cont.label().map(|label| label.as_str().to_owned());
         let (uuid, epoch) = (cont.uuid().to_string(), cont.view_epoch().map(|epoch| epoch.0));
-        Ok(Self { slot: session.hold(cont)?, label, uuid, epoch })
+        Ok(Self { slot: hold(cont.clone())?, label, uuid, epoch })
     }
 
     fn made(&self, py: Python<'_>, kind: ObjectType, class: Option<&str>) -> Result<dolmen_client::Oid> {
@@ -64,9 +68,10 @@ impl Container {
 
 #[pymethods]
 impl Container {
-    /// Closes the container: every handle on what is in it raises Stale or Closed from then on. Closing again does nothing.
+    /// Closes the container and everything that was opened through it, when the operations under way have ended. Closing again does
+    /// nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if let Some(cont) = self.slot.take(py) {
+        if let Some(cont) = self.slot.take_all(py) {
             // A view has no handle of its own.
             if self.epoch.is_none() {
                 py.detach(|| cont.close()).map_err(Error::from)?;
@@ -197,7 +202,7 @@ impl Container {
             let options = MountOptions { read_only, shared, uid, gid, ..MountOptions::default() };
             Ok(Dfs::mount(cont, &options)?)
         })?;
-        Ok(Files::new(self.slot.session().hold(mounted)?))
+        Ok(Files::new(self.slot.hold(mounted)?))
     }
 
     /// Begins a transaction. As a context manager it commits at the end of its block, and aborts if the block raises::
@@ -262,14 +267,14 @@ impl Container {
                 })?
             }
         };
-        Ok(Self::new(self.slot.session(), view)?)
+        Ok(Self::of(&view, |view| self.slot.hold(view))?)
     }
 
     /// Every object that has something visible, each once, in no order.
     fn objects(&self, py: Python<'_>) -> PyResult<Objects> {
         let walk = self.slot.run(py, |cont| Ok(cont.objects(None)))?;
         let state = Mutex::new((walk, Vec::new()));
-        Ok(Objects { slot: self.slot.session().hold(state)? })
+        Ok(Objects { slot: self.slot.hold(state)? })
     }
 
     /// The value of a user attribute of the container; raises NotFound if it is not set.
@@ -292,7 +297,7 @@ impl Container {
         Ok(self.slot.run(py, |cont| Ok(cont.set_attrs(&all)?))?)
     }
 
-    /// Removes user attributes, set or not.
+    /// Removes user attributes; raises NotFound if one is not set.
     fn remove_attributes(&self, py: Python<'_>, names: Vec<String>) -> PyResult<()> {
         Ok(self.slot.run(py, |cont| Ok(cont.remove_attrs(&names)?))?)
     }

@@ -147,7 +147,7 @@ impl Files {
 /// The exception of an error with the file that it is about.
 fn named(py: Python<'_>, error: Error, path: &Path) -> PyErr {
     let error = PyErr::from(error);
-    match error.value(py).setattr("filename", path) {
+    match error.value(py).setattr("filename", path.as_os_str()) {
         Ok(()) => error,
         Err(other) => other,
     }
@@ -157,7 +157,7 @@ fn named(py: Python<'_>, error: Error, path: &Path) -> PyErr {
 impl Files {
     /// Records the times of what was changed, and gives the files up. Closing again does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if let Some(files) = self.slot.take(py) {
+        if let Some(files) = self.slot.take_all(py) {
             py.detach(|| if files.is_read_only() { Ok(()) } else { files.sync() }).map_err(Error::from)?;
         }
         Ok(())
@@ -191,12 +191,13 @@ impl Files {
         found.map_err(|error| named(py, error, &path))
     }
 
-    /// The entries of a directory, as pairs of name and Stat, in no order. Names that are no text have their bytes escaped as
+    /// The entries of a directory, of the root without a path, as pairs of name and Stat, in no order. Names that are no text have their bytes escaped as
     /// ``os.fsdecode`` does it.
-    #[pyo3(signature = (path=PathBuf::new()))]
-    fn list(&self, py: Python<'_>, path: PathBuf) -> PyResult<Vec<(std::ffi::OsString, Stat)>> {
+    #[pyo3(signature = (path=None))]
+    fn list(&self, py: Python<'_>, path: Option<PathBuf>) -> PyResult<Vec<(std::ffi::OsString, Stat)>> {
+        let path = path.unwrap_or_else(|| PathBuf::from("/"));
         let all = self.on(py, &path, |files, path| {
-            let dir = files.open_dir(if path.is_empty() { b"/" } else { path })?;
+            let dir = files.open_dir(path)?;
             let (mut cookie, mut all) = (Cookie::default(), Vec::new());
             while !cookie.is_end() {
                 for entry in dir.list_plus(&mut cookie, NAMES_MAX)? {
@@ -365,7 +366,7 @@ impl Files {
     fn open_raw(&self, py: Python<'_>, path: PathBuf, mode: &str) -> PyResult<File> {
         let options = options_of(mode)?;
         let file = self.on(py, &path, |files, path| files.open(path, &options))?;
-        Ok(File { slot: self.slot.session().hold(file)? })
+        Ok(File { slot: self.slot.hold(file)? })
     }
 
     /// Opens a file as the builtin ``open`` does, with the same arguments: what is returned is one of the classes of ``io``.
@@ -518,7 +519,7 @@ impl File {
     }
 
     /// Reads at an offset into a writable contiguous buffer, without a copy, and returns the number of bytes, fewer than there is
-    /// room for only at the end of the file.
+    /// room for only at the end of the file. What is left of the buffer then may have become zeros.
     fn read_into(&self, py: Python<'_>, offset: u64, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let mut lent = Lent::to_fill(buffer)?;
         let place = lent.bytes_mut();

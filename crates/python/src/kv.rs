@@ -29,7 +29,7 @@ pub(crate) struct Kv {
 impl Kv {
     pub(crate) fn open(py: Python<'_>, cont: &Slot<Container>, oid: Id, when: When) -> Result<Self> {
         let kv = cont.run(py, |cont| Ok(Client::open(cont, oid)?))?;
-        Ok(Self { slot: cont.session().hold(kv)?, when, oid })
+        Ok(Self { slot: cont.hold(kv)?, when, oid })
     }
 
     pub(crate) fn id(&self) -> Id {

@@ -33,7 +33,7 @@ pub(crate) struct Object {
 impl Object {
     pub(crate) fn open(py: Python<'_>, cont: &Slot<Container>, oid: Id, when: When) -> Result<Self> {
         let object = cont.run(py, |cont| Ok(cont.object(oid)?))?;
-        Ok(Self { slot: cont.session().hold(object)?, when, oid })
+        Ok(Self { slot: cont.hold(object)?, when, oid })
     }
 
     pub(crate) fn id(&self) -> Id {

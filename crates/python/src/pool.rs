@@ -259,7 +259,7 @@ impl Pool {
         Ok(Container::new(self.slot.session(), opened)?)
     }
 
-    /// Removes a container with everything in it. Raises NotFound; NotEmpty if it is open somewhere, unless ``force`` is set.
+    /// Removes a container with everything in it. Raises NotFound; Busy if it is open somewhere, unless ``force`` is set.
     #[pyo3(signature = (name, *, force=false))]
     fn destroy_container(&self, py: Python<'_>, name: &str, force: bool) -> PyResult<()> {
         let name = cont_name(name)?;

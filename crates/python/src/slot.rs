@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use dolmen_client::Pool;
 use dolmen_local::LocalPool;
 use pyo3::prelude::Python;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 /// An open pool, with everything that was opened through it.
@@ -20,9 +20,15 @@ pub(crate) struct Session {
     closed: AtomicBool,
     next: AtomicU64,
     /// Guards what is open, in the order in which it was opened; no slot is emptied under it.
-    open: Mutex<BTreeMap<u64, Weak<dyn Empty>>>,
+    open: Mutex<BTreeMap<u64, Open>>,
     /// Guards the pool in this process, if it is in one; taken alone.
     local: Mutex<Option<Arc<LocalPool>>>,
+}
+
+/// What is open, and what it was opened from.
+struct Open {
+    above: Option<u64>,
+    held: Weak<dyn Empty>,
 }
 
 // One implementor: it hides of which type what is open is.
@@ -77,12 +83,16 @@ impl Session {
 
     /// A handle on something that was opened.
     pub(crate) fn hold<T: Send + Sync>(self: &Arc<Self>, value: T) -> Result<Slot<T>> {
+        self.hold_from(None, value)
+    }
+
+    fn hold_from<T: Send + Sync>(self: &Arc<Self>, above: Option<u64>, value: T) -> Result<Slot<T>> {
         let held = Arc::new(Held { value: RwLock::new(Some(value)) });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let weak: Weak<dyn Empty> = Arc::downgrade(&held) as _;
+        let weak = Arc::downgrade(&held) as _;
         let slot = Slot { held: Some(held), session: Arc::clone(self), number };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.insert(number, weak);
+        open.insert(number, Open { above, held: weak });
         drop(open);
         // After it is noted: whoever closes the pool now finds it.
         if self.closed.load(Ordering::SeqCst) { Err(Error::Closed) } else { Ok(slot) }
@@ -103,7 +113,7 @@ impl Session {
         self.check_process()?;
         self.closed.store(true, Ordering::SeqCst);
         let open = core::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner));
-        for held in open.into_values().rev().filter_map(|weak| weak.upgrade()) {
+        for held in open.into_values().rev().filter_map(|open| open.held.upgrade()) {
             held.empty();
         }
         let local = self.local.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -154,6 +164,35 @@ impl<T: Send + Sync + 'static> Slot<T> {
     /// to its parent what that has opened.
     pub(crate) fn take(&self, py: Python<'_>) -> Option<T> {
         self.session.check_process().ok().and_then(|()| py.detach(|| self.held().take()))
+    }
+
+    /// A handle on something that was opened from this one, which does not outlive it.
+    pub(crate) fn hold<V: Send + Sync>(&self, value: V) -> Result<Slot<V>> {
+        let slot = self.session.hold_from(Some(self.number), value)?;
+        // After it is noted: whoever closes this one now finds it.
+        self.with(|_| Ok(()))?;
+        Ok(slot)
+    }
+
+    /// Takes it out as [`Slot::take`] does, and closes what was opened from it, the newest first.
+    pub(crate) fn take_all(&self, py: Python<'_>) -> Option<T> {
+        let taken = self.take(py)?;
+        py.detach(|| {
+            let open = self.session.open.lock().unwrap_or_else(PoisonError::into_inner);
+            // What is opened later has a higher number than what it was opened from.
+            let (mut numbers, mut below) = (BTreeSet::from([self.number]), Vec::new());
+            for (number, open) in &*open {
+                if open.above.is_some_and(|above| numbers.contains(&above)) {
+                    numbers.insert(*number);
+                    below.extend(open.held.upgrade());
+                }
+            }
+            drop(open);
+            for held in below.iter().rev() {
+                held.empty();
+            }
+        });
+        Some(taken)
     }
 
     pub(crate) fn is_closed(&self, py: Python<'_>) -> Result<bool> {

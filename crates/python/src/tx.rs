@@ -49,7 +49,7 @@ pub(crate) struct Transaction {
 impl Transaction {
     pub(crate) fn begin(py: Python<'_>, cont: &Slot<Container>) -> Result<Self> {
         let tx = cont.run(py, |cont| Ok(cont.begin()?))?;
-        let slot = cont.session().hold(tx)?;
+        let slot = cont.hold(tx)?;
         Ok(Self { slot, cont: cont.clone(), has_ended: AtomicBool::new(false) })
     }
 

@@ -50,7 +50,8 @@ fn package() -> &'static Path {
                 wanted.insert(name);
             }
         }
-        lead(&package.join("_dolmen.abi3.so"), &built().join("lib_dolmen.so"));
+        // Tests have libraries built there, and only there.
+        lead(&package.join("_dolmen.abi3.so"), &built().join("deps/lib_dolmen.so"));
         wanted.insert("_dolmen.abi3.so".into());
         for entry in fs::read_dir(&package).unwrap() {
             let entry = entry.unwrap();
@@ -96,6 +97,41 @@ fn passes(file: &str) {
 #[test]
 fn key_value_stores() {
     passes("test_kv.py");
+}
+
+#[test]
+fn transactions_and_snapshots() {
+    passes("test_tx.py");
+}
+
+#[test]
+fn arrays_and_objects() {
+    passes("test_array.py");
+}
+
+#[test]
+fn pools_containers_and_errors() {
+    passes("test_pool.py");
+}
+
+#[test]
+fn threads_forks_and_signals() {
+    passes("test_process.py");
+}
+
+#[test]
+fn types_and_documentation() {
+    passes("test_types.py");
+}
+
+#[test]
+fn files_and_libraries_on_them() {
+    passes("test_files.py");
+}
+
+#[test]
+fn coroutines() {
+    passes("test_aio.py");
 }
 
 #[test]
