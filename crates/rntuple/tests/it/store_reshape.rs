@@ -147,6 +147,36 @@ fn who_appends_and_who_reshapes_at_the_same_time_lose_nothing() {
 }
 
 #[test]
+fn clusters_that_others_have_replaced_meanwhile_are_not_replaced() {
+    let world = World::new();
+    let stored = two_columns(&world);
+    let mut appender = stored.append().unwrap();
+    for at in 0..4 {
+        appender.push(&cluster(&stored, at * 5)).unwrap();
+    }
+    appender.commit().unwrap();
+    let other = world.another().ntuple("events").unwrap();
+    world.cut.before_commit(move || {
+        other.reshape(5, 1, &options(16, 20)).unwrap().unwrap();
+    });
+    let found = stored.reshape(0, u64::MAX, &options(40, 80));
+    assert!(matches!(found, Err(Error::Changed { first: 0, end: 20 })), "{found:?}");
+    let clusters = |stored: &Stored| stored.version(When::Now).unwrap().cluster_count;
+    assert_eq!(clusters(&stored), 5, "the second has become two");
+    // What is changed behind it is not in its way.
+    let other = world.another().ntuple("events").unwrap();
+    world.cut.before_commit(move || {
+        other.reshape(10, u64::MAX, &options(40, 80)).unwrap().unwrap();
+        let mut appender = other.append().unwrap();
+        appender.push(&cluster(&other, 20)).unwrap();
+        appender.commit().unwrap();
+    });
+    stored.reshape(0, 80, &options(40, 80)).unwrap().unwrap();
+    assert_eq!(clusters(&stored), 3);
+    assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (0..25).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_reshape_that_ends_anywhere_is_done_or_not_and_leaves_nothing() {
     for count in 0.. {
         let world = World::new();

@@ -25,6 +25,8 @@ pub(crate) const LEASE_NS: u64 = 1_000_000_000;
 
 const TARGETS: u16 = 3;
 
+type Act = Box<dyn FnOnce() + Send>;
+
 /// A transport that counts, and refuses all from some request on.
 pub(crate) struct Cut {
     inner: Arc<dyn Transport>,
@@ -32,6 +34,8 @@ pub(crate) struct Cut {
     left: AtomicI64,
     pub(crate) fetches: AtomicU64,
     pub(crate) round_trips: AtomicU64,
+    /// Guards what is done just before the next commit; not held while it is done.
+    before_commit: Mutex<Option<Act>>,
     /// Guards outcomes of what never reached the pool.
     refused: Mutex<Vec<(QueueId, Outcome)>>,
 }
@@ -47,7 +51,16 @@ impl Cut {
         self.left.swap(i64::MIN, Ordering::SeqCst) <= 0
     }
 
+    /// Has this done just before the next commit of a transaction.
+    pub(crate) fn before_commit(&self, act: impl FnOnce() + Send + 'static) {
+        *self.before_commit.lock().unwrap() = Some(Box::new(act));
+    }
+
     fn refusal(&self, ask: &Ask<'_>) -> Option<Error> {
+        if matches!(ask, Ask::Pool(PoolVerb::TxCommit(_))) {
+            let act = self.before_commit.lock().unwrap().take();
+            act.into_iter().for_each(|act| act());
+        }
         if matches!(ask, Ask::Target(_, _, Verb::Fetch(_))) {
             self.fetches.fetch_add(1, Ordering::Relaxed);
         }
@@ -127,7 +140,8 @@ impl World {
         let any: Arc<dyn Clock> = Arc::new(clock.clone());
         let (left, fetches, round_trips) = (AtomicI64::new(i64::MIN), AtomicU64::new(0), AtomicU64::new(0));
         let (inner, refused) = (pool(&any), Mutex::default());
-        let cut = Arc::new(Cut { inner, left, fetches, round_trips, refused });
+        let cut =
+            Arc::new(Cut { inner, left, fetches, round_trips, before_commit: Mutex::default(), refused });
         let cont = container(&cut, &any, true);
         Self { clock, cut, cont }
     }
