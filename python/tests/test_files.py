@@ -12,8 +12,6 @@ import fsspec
 import numpy
 import pytest
 
-fsspec.register_implementation("dolmen", dolmen.fsspec.DolmenFileSystem, clobber=True)
-
 
 @pytest.fixture
 def files(pool):

@@ -59,8 +59,25 @@ fn package() -> &'static Path {
                 fs::remove_file(entry.path()).unwrap();
             }
         }
+        announce(&place.join("dolmen-0.dist-info"));
         place
     })
+}
+
+/// Has the package found as an installed one is, with what it offers to others.
+fn announce(info: &Path) {
+    let project = fs::read_to_string(root().join("pyproject.toml")).unwrap();
+    let (_, offered) = project.split_once("[project.entry-points.\"fsspec.specs\"]\n").unwrap();
+    let (name, class) = offered.lines().next().unwrap().split_once(" = ").unwrap();
+    fs::create_dir_all(info).unwrap();
+    let offered = format!("[fsspec.specs]\n{name} = {}\n", class.trim_matches('"'));
+    for (file, text) in
+        [("METADATA", "Metadata-Version: 2.4\nName: dolmen\nVersion: 0\n"), ("entry_points.txt", &offered)]
+    {
+        let new = info.join(format!("new-{}", std::process::id()));
+        fs::write(&new, text).unwrap();
+        fs::rename(&new, info.join(file)).unwrap();
+    }
 }
 
 /// Has a link lead somewhere.
@@ -132,6 +149,11 @@ fn files_and_libraries_on_them() {
 #[test]
 fn coroutines() {
     passes("test_aio.py");
+}
+
+#[test]
+fn documentation() {
+    passes("test_docs.py");
 }
 
 #[test]
