@@ -3,7 +3,7 @@
 use super::append::Appender;
 use super::base::Base;
 use super::columns::ColumnAdder;
-use super::commit::{Version, put, put_current, value};
+use super::commit::{Version, put, put_current, settle, value};
 use super::import;
 use super::numbers::Numbers;
 use super::place;
@@ -226,6 +226,10 @@ impl Store {
             class: anchor.class,
             order: options.order.clone(),
         };
+        // All but the name, and in this order: after a power cut there is no name of what is not there, whatever is left of a transaction.
+        stored.own.put(At::Latest, place::CONFIG, place::RECORD, &config.write())?;
+        put_current(&stored.own, At::Latest, anchor)?;
+        settle(&self.cont)?;
         self.cont.transact(|tx| {
             if value(&catalogue, At::Tx(tx), stored.name.as_bytes(), place::ID)?.is_some() {
                 return Err(Error::Exists { name: stored.name.clone() });
@@ -233,8 +237,7 @@ impl Store {
             holds(tx)?;
             numbers.end_in(tx)?;
             catalogue.put(At::Tx(tx), stored.name.as_bytes(), place::ID, &entry)?;
-            stored.own.put(At::Tx(tx), place::CONFIG, place::RECORD, &config.write())?;
-            put_current(&stored.own, tx, anchor)
+            Ok(())
         })
     }
 
@@ -287,6 +290,13 @@ impl Stored {
     pub(super) fn config(&self, at: At<'_>) -> Result<Config> {
         let found = value(&self.own, at, place::CONFIG, place::RECORD)?;
         Config::read(&found.ok_or_else(|| self.gone())?)
+    }
+
+    /// Whether it has its name still.
+    pub(super) fn check_named(&self, at: At<'_>) -> Result<()> {
+        let catalogue = place::catalogue(self.container())?;
+        let entry = value(&catalogue, at, self.name.as_bytes(), place::ID)?.ok_or_else(|| self.gone())?;
+        if Entry::read(&entry)?.number == self.number { Ok(()) } else { Err(self.gone()) }
     }
 
     /// The error that it was destroyed.

@@ -61,7 +61,8 @@ impl Store {
         first.put_header(&envelope)?;
         put(stored.own(), At::Latest, &first.base.anchor, &first.values)?;
         self.publish_if(&stored, &first.base.anchor, &options, &numbers, |tx| {
-            // As long as the version is there its pages are, and from now on they are this one's, too.
+            // As long as the version is there, of an ntuple that has its name, its pages are; from now on they are this one's, too.
+            from.check_named(At::Tx(tx))?;
             from.anchor(At::Tx(tx), anchor.version).map(drop)
         })?;
         Ok(Version::of(&first.base.anchor))

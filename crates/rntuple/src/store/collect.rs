@@ -7,7 +7,7 @@
 //! Invariants: nothing is freed that a version refers to, or that has the number of a writer whose record is there.
 
 use super::catalogue::{Listed, Store, Stored, dkeys, punch};
-use super::commit::value;
+use super::commit::{settle, value};
 use super::place::{self, Named};
 use super::record::{Anchor, Writer};
 use super::versions::lists;
@@ -54,15 +54,10 @@ impl Store {
         let stored = self.ntuple(name)?;
         let catalogue = place::catalogue(self.container())?;
         self.container().transact(|tx| {
-            if value(&catalogue, At::Tx(tx), name.as_bytes(), place::ID)?.is_none() {
-                return Err(Error::NoNtuple { name: name.into(), others: Vec::new() });
-            }
-            // Whoever is about to make a version reads this, and has to find it gone.
-            stored.current(At::Tx(tx))?;
-            punch(&catalogue, tx, name.as_bytes())?;
-            stored.own().punch(At::Tx(tx), Cond::NONE)?;
-            Ok(())
+            stored.check_named(At::Tx(tx))?;
+            punch(&catalogue, tx, name.as_bytes())
         })?;
+        // Without a name it is nobody's, and is freed with the rest.
         self.collect()
     }
 
@@ -99,6 +94,8 @@ impl Store {
                 Err(_) => repeats += 1,
             }
         };
+        // What was removed must not come back without what is freed now.
+        settle(self.container())?;
         collected.writers = roots.removed;
         let is_held = |number: u64| roots.writers.iter().any(|writer| holds(writer, number));
         let named: BTreeSet<u64> = roots.ntuples.iter().map(|(stored, _)| stored.number()).collect();

@@ -6,7 +6,7 @@ use super::numbers::Numbers;
 use super::place;
 use super::record::{Anchor, Made};
 use crate::error::{Error, Result};
-use dolmen_client::{At, Cond, IoBuf, Key, NewValue, Object, Payload, Tx, UpdateIod};
+use dolmen_client::{At, Cond, Container, Durability, IoBuf, Key, NewValue, Object, Payload, UpdateIod};
 
 /// Values of one update.
 const VALUES_MAX: usize = 512;
@@ -46,6 +46,7 @@ pub(super) fn commit(
     base: &mut Base,
     mut next: impl FnMut(&Base) -> Result<Next>,
 ) -> Result<Version> {
+    settle(stored.container())?;
     let made = stored.container().transact(|tx| {
         let current = stored.current(At::Tx(tx))?;
         if current.version != base.anchor.version {
@@ -55,12 +56,20 @@ pub(super) fn commit(
         next.check()?;
         numbers.end_in(tx)?;
         put(stored.own(), At::Tx(tx), &next.base.anchor, &next.values)?;
-        put_current(stored.own(), tx, &next.base.anchor)?;
+        put_current(stored.own(), At::Tx(tx), &next.base.anchor)?;
         Ok::<_, Error>(next.base)
     })?;
     numbers.forget();
     *base = made;
     Ok(Version::of(&base.anchor))
+}
+
+/// Has all that was written before survive the loss of power, where a write alone does not: what is written next speaks of it.
+pub(super) fn settle(cont: &Container) -> Result<()> {
+    if cont.durability() == Durability::Power {
+        return Ok(());
+    }
+    Ok(cont.flush()?)
 }
 
 /// Writes a version, which nobody reads until it is the current one.
@@ -76,8 +85,8 @@ pub(super) fn put(own: &Object, at: At<'_>, anchor: &Anchor, values: &[(Vec<u8>,
 }
 
 /// Says that a version is the current one.
-pub(super) fn put_current(own: &Object, tx: &Tx, anchor: &Anchor) -> Result<()> {
-    own.put(At::Tx(tx), place::CURRENT, place::ANCHOR, &anchor.write())?;
+pub(super) fn put_current(own: &Object, at: At<'_>, anchor: &Anchor) -> Result<()> {
+    own.put(at, place::CURRENT, place::ANCHOR, &anchor.write())?;
     Ok(())
 }
 

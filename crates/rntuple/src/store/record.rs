@@ -295,3 +295,125 @@ pub(super) fn read_counts(bytes: &[u8], column_count: usize) -> Result<Vec<u64>>
     }
     Ok(counts.iter().map(|count| u64::from_le_bytes(*count)).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Anchor, Config, Entry, Made, Tag, Writer, read_counts, write_counts};
+    use crate::error::{Error, Fault};
+    use crate::format::locator::Link;
+    use crate::store::place::{self, Part};
+    use crate::store::zones::{self, Known};
+    use crate::zone::{Bounds, Zone};
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn anchor() -> Anchor {
+        let link = |part, length_bytes| Link { length_bytes, locator: place::own(part, 0, 3, 100) };
+        Anchor {
+            version: 3,
+            time_ns: 4,
+            entry_count: 5,
+            cluster_count: 6,
+            made: Made::Appended,
+            class: 0x0100_0004,
+            header: link(Part::Header, 200),
+            footers: vec![link(Part::Footer, 300)],
+        }
+    }
+
+    fn config() -> Config {
+        Config { keep_ns: 7, group_bytes: 1 << 20, class: 0x0100_0004, order: vec![2, 1] }
+    }
+
+    fn known() -> Vec<Known> {
+        let zone = |bounds, null_count| Some(Zone { bounds, null_count });
+        vec![
+            Known { zone: zone(Some(Bounds::Signed(-1, 2)), 0), sum: Some(9) },
+            Known { zone: zone(Some(Bounds::Float(0.5, 1.0)), 3), sum: None },
+            Known { zone: zone(None, 1), sum: None },
+            Known::default(),
+        ]
+    }
+
+    #[test]
+    fn records_have_the_bytes_that_they_always_had() {
+        let golden = [
+            (
+                Entry { number: 1, created_ns: 2 }.write(),
+                "444e545001000100000000002800000001000000000000000200000000000000fe2ba9a958473392",
+            ),
+            (
+                config().write(),
+                concat!(
+                    "444e5450020001000000000034000000070000000000000000001000040000010200000002000000",
+                    "010000002b5ddf2b3072ee07"
+                ),
+            ),
+            (
+                anchor().write(),
+                concat!(
+                    "444e545003000100000000008a000000030000000000000004000000000000000500000000000000",
+                    "0600000000000000030004000001c8000000000000001c0000c0ffffffffffffffff000000006400",
+                    "00000300000000000000010000002c010000000000001c0000c0ffffffffffffffff000000016400",
+                    "00000300000000000000da8b9b8c41e796f0"
+                ),
+            ),
+            (
+                Tag { version: 3, time_ns: 4 }.write(),
+                "444e545004000100000000002800000003000000000000000400000000000000cc61ed1edd71be6f",
+            ),
+            (
+                Writer { first: 5, count: 64, until_ns: 6 }.write(),
+                concat!(
+                    "444e5450050001000000000030000000050000000000000040000000000000000600000000000000",
+                    "27578219ce0625f7"
+                ),
+            ),
+            (
+                write_counts(&[1, 2]).unwrap(),
+                concat!(
+                    "444e5450060001000000000030000000100000000000000001000000000000000200000000000000",
+                    "65e2334f0a7d1040"
+                ),
+            ),
+            (
+                zones::write(&known()).unwrap(),
+                concat!(
+                    "444e545007000100000000005e00000040000000000000005a530135000040000028b52ffd204065",
+                    "0100040204000000020100000000ff0200090004000300e03f00f03f010001000000000005100062",
+                    "1032f0c09917329d7b699417ea25"
+                ),
+            ),
+        ];
+        for (bytes, wanted) in golden {
+            assert_eq!(hex(&bytes), wanted);
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_written_is_read_and_one_that_is_damaged_is_refused() {
+        assert_eq!(Anchor::read(&anchor().write()).unwrap(), anchor());
+        assert_eq!(Config::read(&config().write()).unwrap(), config());
+        assert_eq!(zones::read(&zones::write(&known()).unwrap()).unwrap(), known());
+        assert_eq!(read_counts(&write_counts(&[1, 2]).unwrap(), 2).unwrap(), [1, 2]);
+        assert!(read_counts(&write_counts(&[1, 2]).unwrap(), 3).is_err());
+        let bytes = anchor().write();
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x40;
+            assert!(Anchor::read(&damaged).is_err(), "{at}");
+            assert!(Anchor::read(&bytes[..at]).is_err(), "{at}");
+        }
+        let other = Tag::read(&bytes);
+        assert!(matches!(other, Err(Error::Corrupt { fault: Fault::Magic, .. })), "{other:?}");
+        // What a later version writes is told apart from damage.
+        let mut later = Tag { version: 1, time_ns: 2 }.write();
+        later[6] = 2;
+        let end = later.len() - 8;
+        let sum = crate::format::checksum(&later[..end]).to_le_bytes();
+        later[end..].copy_from_slice(&sum);
+        assert!(matches!(Tag::read(&later), Err(Error::Unsupported { .. })));
+    }
+}

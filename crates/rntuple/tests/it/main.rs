@@ -13,6 +13,7 @@ mod store;
 mod store_append;
 mod store_columns;
 mod store_crash;
+mod store_power;
 mod store_prune;
 mod store_reshape;
 mod store_scrub;
