@@ -38,6 +38,7 @@ def open(
     read_only: bool = False,
     patience: float | None = None,
     timeout: float | None = None,
+    certs: _Path | None = None,
     memory: int | None = None,
     upkeep: bool = False,
 ) -> Pool: ...

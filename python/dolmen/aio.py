@@ -644,6 +644,7 @@ async def open(
     read_only: bool = False,
     patience: float | None = None,
     timeout: float | None = None,
+    certs: str | os.PathLike[str] | None = None,
     memory: int | None = None,
     upkeep: bool = False,
 ) -> Pool:
@@ -655,6 +656,7 @@ async def open(
             read_only=read_only,
             patience=patience,
             timeout=timeout,
+            certs=certs,
             memory=memory,
             upkeep=upkeep,
         )

@@ -27,6 +27,7 @@ class Place:
 
     def serve(self):
         """Starts a daemon, which says where it is reached."""
+        assert os.path.exists(PROGRAM), f"there is no {PROGRAM}: build it with `cargo build -p dolmen-cli`"
         words = [PROGRAM, "serve", str(self.directory)]
         words += ["--tcp", "127.0.0.1:0", "--insecure-tcp"] if self.kind == "tcp" else []
         self.daemon = subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)

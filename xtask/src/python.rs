@@ -39,6 +39,13 @@ pub(crate) fn prepare() -> Result<bool> {
     }
 }
 
+/// Whether the Python of the system can make one.
+pub(crate) fn can_make_environments() -> bool {
+    let mut look = Command::new("python3");
+    look.args(["-c", "import ensurepip, venv"]).stdin(Stdio::null()).stdout(Stdio::null());
+    look.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
 fn is_complete(place: &Path, wanted: &str) -> bool {
     let has = std::fs::read_to_string(place.join(INSTALLED));
     has.is_ok_and(|has| has == wanted) && program(place).exists()

@@ -60,7 +60,10 @@ pub(crate) fn are_all_there() -> bool {
 
 /// The packages of the programs that are not there.
 fn missing() -> Vec<&'static str> {
-    TOOLS.iter().filter(|tool| !is_there(tool.program)).map(|tool| tool.package).collect()
+    let programs = TOOLS.iter().filter(|tool| !is_there(tool.program)).map(|tool| tool.package);
+    // Debian has apart what makes environments.
+    let venv = (is_there("python3") && !python::can_make_environments()).then_some("python3-venv");
+    programs.chain(venv).collect()
 }
 
 /// Whether a program is on the path.

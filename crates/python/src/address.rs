@@ -8,19 +8,22 @@ use dolmen_codec::wire::PoolAccess;
 use dolmen_env::{Address, PerProcess};
 use dolmen_local::{LocalPool, OpenOptions, PoolEntry, Upkeep};
 use dolmen_net::client::{CertsFrom, LinkOptions, Remote, reach};
+use dolmen_net::tls::{Certs, Role};
 use dolmen_types::{Credentials, Head};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// How a pool is opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct How {
     pub(crate) read_only: bool,
     /// How long an engine that does not answer is waited for; `None` for as long as links usually do.
     pub(crate) patience: Option<Duration>,
     /// How long a request may wait before it is begun; `None` for as long as it takes.
     pub(crate) timeout: Option<Duration>,
+    /// The directory of the certificates for a network; `None` for what the user's settings name.
+    pub(crate) certs: Option<PathBuf>,
     /// Of a pool in this process; `None` for what the pool says.
     pub(crate) memory_bytes: Option<u64>,
     /// Of a pool in this process: a thread does the work in the background.
@@ -67,18 +70,21 @@ pub(crate) fn head() -> Result<Head> {
     Ok(Head { cred, job: account.job, tenant: account.tenant, ..Head::default() })
 }
 
-pub(crate) fn link_options(patience: Option<Duration>) -> LinkOptions {
+pub(crate) fn link_options(patience: Option<Duration>, certs: Option<&Path>) -> Result<LinkOptions> {
     let usual = LinkOptions::default();
-    LinkOptions {
+    Ok(LinkOptions {
         patience: patience.unwrap_or(usual.patience),
-        certs: CertsFrom::User,
+        certs: match certs {
+            Some(dir) => CertsFrom::These(Certs::load(dir, Role::User)?),
+            None => CertsFrom::User,
+        },
         note: |said| dolmen_env::say(&format!("dolmen: {said}")),
         ..usual
-    }
+    })
 }
 
 /// Opens the pool of an address.
-pub(crate) fn open(text: &str, how: How) -> Result<(Pool, Arc<Session>)> {
+pub(crate) fn open(text: &str, how: &How) -> Result<(Pool, Arc<Session>)> {
     let head = head()?;
     let mut options = Options::like(&head)?;
     if let Some(timeout) = how.timeout {
@@ -91,7 +97,7 @@ pub(crate) fn open(text: &str, how: How) -> Result<(Pool, Arc<Session>)> {
             Ok((pool, Session::new(text.to_owned(), how.read_only, Some(local))))
         }
         Place::Engines(addresses, name) => {
-            let link = reach::system(&addresses, &link_options(how.patience))?;
+            let link = reach::system(&addresses, &link_options(how.patience, how.certs.as_deref())?)?;
             let access = if how.read_only { PoolAccess::ReadOnly } else { PoolAccess::ReadWrite };
             let remote = match Remote::open(&link, &head, reach::pool_name(&name)?, access) {
                 Err(dolmen_types::Error::NotFound) => Err(Error::NoPool(Named(text.to_owned()))),
@@ -136,7 +142,7 @@ static OPEN: PerProcess<Mutex<OpenDirs>> = PerProcess::new(Mutex::default);
 /// How often a directory is opened anew that another thread of this process is just closing: that takes as long as a checkpoint.
 const CLOSING_REPEATS_MAX: u32 = 1 << 20;
 
-fn open_dir(dir: &Path, how: How) -> Result<Arc<LocalPool>> {
+fn open_dir(dir: &Path, how: &How) -> Result<Arc<LocalPool>> {
     let whole = dir.canonicalize().unwrap_or_else(|_missing| dir.to_owned());
     let mut all = OPEN.get().lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|_, (_, pool)| pool.strong_count() > 0);

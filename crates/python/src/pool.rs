@@ -27,14 +27,16 @@ pub(crate) struct Pool {
 /// address
 ///     ``file:DIRECTORY`` or ``file:SYSTEM/LABEL`` opens a directory in this process, which has it alone: a second process
 ///     gets Busy, which names the first. Nothing is created: see ``create_pool``. ``unix:SOCKET/LABEL`` and
-///     ``tcp://HOST:PORT[,HOST:PORT...]/LABEL`` reach the daemon that serves a pool; over a network with the certificates of
-///     the directory that DOLMEN_CERTS names, if it names one. A UUID will do for a label.
+///     ``tcp://HOST:PORT[,HOST:PORT...]/LABEL`` reach the daemon that serves a pool. A UUID will do for a label.
 /// read_only
 ///     Nothing in the pool may be changed.
 /// patience
 ///     Seconds for which an engine that does not answer is waited for before Unreachable is raised.
 /// timeout
 ///     Seconds that a request may wait before it is begun, else Timeout is raised; None for as long as it takes.
+/// certs
+///     Directory with the certificates of this user for connections over a network; None for the one that DOLMEN_CERTS or the
+///     user's settings name, if they name one: without certificates a connection is made in the clear.
 /// memory
 ///     Bytes of memory for metadata of a pool in this process, from 4 MiB; None for what the pool says.
 /// upkeep
@@ -43,13 +45,14 @@ pub(crate) struct Pool {
 /// Opening a directory that this process has open already gives another handle on the same pool. A process that was forked from
 /// this one gets Forked from every handle that it inherits, and opens the pool anew.
 #[pyfunction]
-#[pyo3(signature = (address, *, read_only=false, patience=None, timeout=None, memory=None, upkeep=false))]
+#[pyo3(signature = (address, *, read_only=false, patience=None, timeout=None, certs=None, memory=None, upkeep=false))]
 fn open(
     py: Python<'_>,
     address: &str,
     read_only: bool,
     patience: Option<f64>,
     timeout: Option<f64>,
+    certs: Option<PathBuf>,
     memory: Option<u64>,
     upkeep: bool,
 ) -> PyResult<Pool> {
@@ -57,11 +60,12 @@ fn open(
         read_only,
         patience: seconds(patience)?,
         timeout: seconds(timeout)?,
+        certs,
         memory_bytes: memory,
         upkeep,
     };
     let slot = py.detach(|| {
-        let (pool, session) = address::open(address, how)?;
+        let (pool, session) = address::open(address, &how)?;
         session.hold(pool)
     })?;
     Ok(Pool { slot })
@@ -133,7 +137,7 @@ fn list_pools(py: Python<'_>, system: &str) -> PyResult<Vec<(Option<String>, Str
             let all = dolmen_local::list(&PathBuf::from(dir))?;
             return Ok(all.into_iter().map(|pool| (pool.label.map(text), pool.uuid.to_string())).collect());
         }
-        let link = reach::system(&address::engines(system)?, &address::link_options(None))?;
+        let link = reach::system(&address::engines(system)?, &address::link_options(None, None)?)?;
         let all = dolmen_codec::now(reach::pools_by(dolmen_codec::Way::Now, &link, &address::head()?))?;
         Ok(all.into_iter().map(|pool| (pool.label.map(text), pool.uuid.to_string())).collect())
     })?;
