@@ -44,6 +44,7 @@ pub(crate) struct Pool {
 ///
 /// Opening a directory that this process has open already gives another handle on the same pool. A process that was forked from
 /// this one gets Forked from every handle that it inherits, and opens the pool anew.
+#[expect(clippy::too_many_arguments, reason = "each is one by name in Python")]
 #[pyfunction]
 #[pyo3(signature = (address, *, read_only=false, patience=None, timeout=None, certs=None, memory=None, upkeep=false))]
 fn open(
