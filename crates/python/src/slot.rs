@@ -17,6 +17,7 @@ pub(crate) struct Session {
     /// What was given to reach it.
     pub(crate) address: String,
     pub(crate) read_only: bool,
+    is_here: bool,
     closed: AtomicBool,
     next: AtomicU64,
     /// Guards what is open, in the order in which it was opened; no slot is emptied under it.
@@ -74,6 +75,7 @@ impl Session {
             pid: std::process::id(),
             address,
             read_only,
+            is_here: local.is_some(),
             closed: AtomicBool::new(false),
             next: AtomicU64::new(0),
             open: Mutex::default(),
@@ -100,6 +102,11 @@ impl Session {
 
     pub(crate) fn check_process(&self) -> Result<()> {
         if std::process::id() == self.pid { Ok(()) } else { Err(Error::Forked { pid: self.pid }) }
+    }
+
+    /// Whether the pool is open in this process.
+    pub(crate) fn is_here(&self) -> bool {
+        self.is_here
     }
 
     pub(crate) fn is_closed(&self) -> bool {
