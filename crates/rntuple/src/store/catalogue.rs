@@ -22,7 +22,7 @@ use std::sync::Arc;
 const GROUP_BYTES_DEFAULT: u32 = 1 << 20;
 
 /// Bytes that a column group may be said to have.
-const GROUP_BYTES_MAX: u32 = 64 << 20;
+pub(super) const GROUP_BYTES_MAX: u32 = 64 << 20;
 
 /// For how long a version that was replaced is kept unless it is said: a day.
 const KEEP_NS_DEFAULT: u64 = 86_400_000_000_000;

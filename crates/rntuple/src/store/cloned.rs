@@ -14,10 +14,12 @@ use dolmen_client::{At, ObjectClass};
 
 /// Some fields of a schema, and which columns of it are theirs.
 #[derive(Debug)]
-struct Part {
-    schema: Schema,
+pub(super) struct Part {
+    pub(super) schema: Schema,
+    /// What of it was in the header.
     known: Known,
-    columns: Vec<usize>,
+    /// The number of each of its columns in the whole.
+    pub(super) columns: Vec<usize>,
 }
 
 impl Store {
@@ -95,7 +97,7 @@ fn clusters(ntuple: &Ntuple<super::StoreSource>, columns: &[usize]) -> Result<Ve
 }
 
 /// The part of a schema that fields at the top are. A field that shows another's values has them for its own if that is not of the part.
-fn part<S: Source>(ntuple: &Ntuple<S>, names: &[&str]) -> Result<Part> {
+pub(super) fn part<S: Source>(ntuple: &Ntuple<S>, names: &[&str]) -> Result<Part> {
     let (schema, known) = (&ntuple.header().schema, ntuple.known());
     let mut is_in = vec![names.is_empty(); schema.fields.len()];
     for name in names {

@@ -11,6 +11,7 @@
 //! Invariants: what a version refers to is there as long as the version is; a version that is there stays as it is. See
 //! docs/decisions/0046-event-data.md.
 
+mod affinity;
 mod append;
 mod base;
 mod catalogue;
@@ -28,10 +29,12 @@ mod prune;
 mod record;
 mod reshape;
 mod scrub;
+mod skim;
 mod source;
 mod versions;
 mod zones;
 
+pub use affinity::{Access, order_of};
 pub use append::Appender;
 pub use catalogue::{CreateOptions, Listed, Store, StoreOptions, Stored, When};
 pub use collect::Collected;
@@ -41,6 +44,7 @@ pub use prune::{Compare, Condition, Number};
 pub use record::Made;
 pub use reshape::Reshaped;
 pub use scrub::{BadPage, Damage, Scrubbed};
+pub use skim::Skimmed;
 pub use source::{Asked, StoreSource};
 pub use versions::TagOf;
 

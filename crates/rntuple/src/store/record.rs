@@ -148,13 +148,23 @@ pub enum Made {
     Cloned = 5,
     /// Entries as they were, in other clusters and pages.
     Reshaped = 6,
+    /// Entries and fields of another ntuple.
+    Skimmed = 7,
 }
 
 impl Made {
     fn of(number: u16) -> Option<Self> {
-        [Self::Created, Self::Imported, Self::Appended, Self::ColumnsAdded, Self::Cloned, Self::Reshaped]
-            .into_iter()
-            .find(|made| *made as u16 == number)
+        [
+            Self::Created,
+            Self::Imported,
+            Self::Appended,
+            Self::ColumnsAdded,
+            Self::Cloned,
+            Self::Reshaped,
+            Self::Skimmed,
+        ]
+        .into_iter()
+        .find(|made| *made as u16 == number)
     }
 }
 

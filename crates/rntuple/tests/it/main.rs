@@ -18,6 +18,7 @@ mod store_prune;
 mod store_reshape;
 mod store_scrub;
 mod store_served;
+mod store_skim;
 mod store_versions;
 mod store_world;
 mod tree_classes;

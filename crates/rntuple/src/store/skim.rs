@@ -1,0 +1,359 @@
+//! Some fields of some entries as another ntuple: clusters of which all entries are wanted keep their pages as they are.
+
+use super::append::Writing;
+use super::base::{Base, Placed};
+use super::catalogue::{CreateOptions, Store};
+use super::cloned::{Part, part};
+use super::commit::{Version, put};
+use super::import;
+use super::pipeline::Pipeline;
+use super::record::{Config, Made};
+use crate::array::{Array, Values};
+use crate::error::{Error, Result};
+use crate::format::Header;
+use crate::ntuple::{Cluster, Entries, Ntuple};
+use crate::source::Source;
+use crate::write::{self, Options};
+use core::ops::Range;
+use dolmen_client::{At, ObjectClass};
+
+/// Entries between two ranges that are read with them: about those of a page, which is fetched as a whole anyway.
+const GAP_ENTRIES: u64 = 4096;
+
+/// What was skimmed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Skimmed {
+    /// The version that has it.
+    pub version: Version,
+    /// Clusters whose pages are as they were.
+    pub passed: u64,
+    /// Clusters that were written anew.
+    pub written: u64,
+}
+
+/// A skim under way.
+struct Skim<'a, S> {
+    store: &'a Store,
+    from: &'a Ntuple<S>,
+    part: &'a Part,
+    options: &'a Options,
+    /// Fields that have columns of their own: numbers in the part, and in the ntuple that it is of.
+    fields: Vec<(u32, u32)>,
+    class: ObjectClass,
+    writing: Writing,
+    number: u64,
+    /// Entries that wait until they are a cluster.
+    waiting: Vec<Array>,
+    placed: Vec<Placed>,
+    passed: u64,
+}
+
+impl Store {
+    /// Makes an ntuple `name` of fields at the top of another one, by their names, or of all if none are named, and of the entries of ranges,
+    /// which are in their order and do not overlap. Clusters of which all entries are wanted are taken as they are; of others the entries are
+    /// put together and written as `write` says.
+    ///
+    /// # Errors
+    /// [`Error::NoField`], [`Error::NoEntries`] also for a range before the end of the one before it, [`Error::Exists`]; those of reading; [`Error::NoFit`] and
+    /// [`Error::Unsupported`] of a field whose arrays cannot be written; [`Error::Store`].
+    pub fn skim<S: Source>(
+        &self,
+        from: &Ntuple<S>,
+        fields: &[&str],
+        ranges: &[Entries],
+        name: &str,
+        options: &CreateOptions,
+        write: &Options,
+    ) -> Result<Skimmed> {
+        self.check_name(name)?;
+        check(ranges, from.entry_count())?;
+        let mut part = part(from, fields)?;
+        import::check(&part.schema)?;
+        // Entries before a column was added are written as the zeros that they are, since fewer are left of them.
+        for column in &mut part.schema.columns {
+            column.first_element = 0;
+        }
+        let header =
+            Header { name: name.into(), schema: part.schema.clone(), checksum: 0, ..from.header().clone() };
+        let class = self.class(options)?;
+        let (base, envelope) = Base::before_first(&header, part.schema.known(), class);
+        let mut skim = Skim::begin(self, from, &part, (options, write), class)?;
+        skim.run(ranges)?;
+        let mut first = base.append(&skim.placed, Made::Skimmed, self.now_ns())?;
+        first.put_header(&envelope)?;
+        let stored = self.numbered(name, skim.number)?;
+        put(stored.own(), At::Latest, &first.base.anchor, &first.values)?;
+        self.publish(&stored, &first.base.anchor, options, &skim.writing.numbers)?;
+        let written = skim.placed.len() as u64 - skim.passed;
+        Ok(Skimmed { version: Version::of(&first.base.anchor), passed: skim.passed, written })
+    }
+}
+
+/// Whether ranges are in their order and there.
+fn check(ranges: &[Entries], count: u64) -> Result<()> {
+    let mut before = 0;
+    for &Entries { first, end } in ranges {
+        if first < before || end < first || end > count {
+            return Err(Error::NoEntries { first, end, count });
+        }
+        before = end;
+    }
+    Ok(())
+}
+
+impl<'a, S: Source> Skim<'a, S> {
+    fn begin(
+        store: &'a Store,
+        from: &'a Ntuple<S>,
+        part: &'a Part,
+        (options, write): (&CreateOptions, &'a Options),
+        class: ObjectClass,
+    ) -> Result<Self> {
+        let (group_bytes, order) = (options.group_bytes.max(1), options.order.clone());
+        let config = Config { keep_ns: 0, group_bytes, class: 0, order };
+        let (numbers, measures) = (store.numbers()?, options.measures);
+        let mut writing = Writing { numbers, pipeline: Pipeline::default(), config, measures };
+        let number = writing.numbers.next()?;
+        let schema = &part.schema;
+        let mut fields = Vec::new();
+        for (number, field) in (0_u32..).zip(&schema.fields) {
+            if field.parent == number && field.source.is_none() {
+                fields.push((number, from.field(&field.name)?));
+            }
+        }
+        let (waiting, placed) = (Vec::new(), Vec::new());
+        Ok(Self {
+            store,
+            from,
+            part,
+            options: write,
+            fields,
+            class,
+            writing,
+            number,
+            waiting,
+            placed,
+            passed: 0,
+        })
+    }
+
+    fn run(&mut self, ranges: &[Entries]) -> Result<()> {
+        for cluster in self.from.all_clusters()? {
+            let (first, end) =
+                (cluster.pages.first_entry, cluster.pages.first_entry + cluster.pages.entry_count);
+            let within = |range: &Entries| Entries { first: range.first.max(first), end: range.end.min(end) };
+            let wanted: Vec<_> = ranges.iter().map(within).filter(|range| range.first < range.end).collect();
+            let count: u64 = wanted.iter().map(|range| range.end - range.first).sum();
+            if count == end - first && self.is_complete(&cluster) {
+                self.write()?;
+                self.pass(&cluster)?;
+                continue;
+            }
+            for (hull, ranges) in hulls(&wanted) {
+                let numbers: Vec<u32> = self.fields.iter().map(|(_, number)| *number).collect();
+                let arrays = self.from.read(&numbers, hull)?;
+                let arrays: Vec<Array> = arrays.iter().map(|array| kept(array, &ranges)).collect();
+                if self.waiting.is_empty() {
+                    self.waiting = arrays;
+                } else {
+                    self.waiting.iter_mut().zip(arrays).for_each(|(array, more)| extend(array, more));
+                }
+                if self.waiting.iter().map(Array::bytes).sum::<u64>() >= self.options.cluster_bytes {
+                    self.write()?;
+                }
+            }
+        }
+        self.write()?;
+        self.writing.pipeline.finish()
+    }
+
+    /// Whether no column of the cluster begins later.
+    fn is_complete(&self, cluster: &Cluster<'_>) -> bool {
+        let columns = &self.from.header().schema.columns;
+        self.part.columns.iter().filter(|&&number| columns[number].first_element != 0).all(|&number| {
+            let first = columns[number].first_element.unsigned_abs();
+            let of_cluster = cluster.pages.columns.get(number);
+            of_cluster.is_some_and(|column| {
+                !column.pages.is_empty() && column.first_element.is_some_and(|element| element > first)
+            })
+        })
+    }
+
+    /// Takes a cluster as it is.
+    fn pass(&mut self, cluster: &Cluster<'_>) -> Result<()> {
+        let is_in = |number: u32| self.part.columns.contains(&(number as usize));
+        let taken = self.from.take(cluster, is_in)?;
+        let columns: Vec<_> =
+            self.part.columns.iter().map(|&number| taken.columns.get(number).cloned().flatten()).collect();
+        self.put(taken.entry_count, &columns)?;
+        self.passed += 1;
+        Ok(())
+    }
+
+    /// Writes the entries that wait.
+    fn write(&mut self) -> Result<()> {
+        let waiting = core::mem::take(&mut self.waiting);
+        let part = self.part;
+        let names = self.fields.iter().map(|(number, _)| &*part.schema.fields[*number as usize].name);
+        let fields: Vec<(&str, &Array)> = names.zip(&waiting).collect();
+        let count = write::entry_count(&fields)?;
+        if count == 0 {
+            return Ok(());
+        }
+        let sealed = write::seal(&part.schema, &fields, 0..count, self.options)?;
+        self.put(sealed.entry_count, &sealed.columns)
+    }
+
+    fn put(&mut self, entry_count: u64, columns: &[Option<crate::sealed::SealedColumn<'_>>]) -> Result<()> {
+        let stored = self.store.numbered("", self.number)?;
+        let placed = self.writing.put(&stored, self.class, &self.part.schema, 0, (entry_count, columns))?;
+        self.placed.push(placed);
+        Ok(())
+    }
+}
+
+/// Ranges that are read together, and where they are in what is read.
+fn hulls(wanted: &[Entries]) -> Vec<(Entries, Vec<Range<usize>>)> {
+    let mut hulls: Vec<(Entries, Vec<Range<usize>>)> = Vec::new();
+    for &Entries { first, end } in wanted {
+        let place = |from: u64, entry: u64| usize::try_from(entry - from).expect("it is read into memory");
+        match hulls.last_mut().filter(|(hull, _)| first - hull.end <= GAP_ENTRIES) {
+            Some((hull, ranges)) => {
+                hull.end = end;
+                ranges.push(place(hull.first, first)..place(hull.first, end));
+            }
+            None => {
+                let range = 0..place(first, end);
+                hulls.push((Entries { first, end }, [range].into()));
+            }
+        }
+    }
+    hulls
+}
+
+/// The entries of ranges.
+fn kept(array: &Array, ranges: &[Range<usize>]) -> Array {
+    match array {
+        Array::Values(values) => Array::Values(kept_values(values, ranges)),
+        Array::Lists { of, offsets, content } => {
+            let place = |at: usize| usize::try_from(offsets[at]).expect("offsets do not fall below 0");
+            let inner: Vec<_> = ranges.iter().map(|range| place(range.start)..place(range.end)).collect();
+            let (mut all, mut last) = (vec![0], 0);
+            for range in ranges {
+                for at in range.clone() {
+                    last += offsets[at + 1] - offsets[at];
+                    all.push(last);
+                }
+            }
+            Array::Lists { of: *of, offsets: all, content: Box::new(kept(content, &inner)) }
+        }
+        Array::Repeated { count, content, .. } => {
+            let times = usize::try_from(*count).expect("all of them are in memory");
+            let inner: Vec<_> = ranges.iter().map(|range| range.start * times..range.end * times).collect();
+            Array::Repeated { count: *count, len: length(ranges), content: Box::new(kept(content, &inner)) }
+        }
+        Array::Record { fields, .. } => {
+            let fields = fields.iter().map(|(name, field)| (name.clone(), kept(field, ranges))).collect();
+            Array::Record { len: length(ranges), fields }
+        }
+        Array::Variant { tags, index, contents } => {
+            let mut inner = vec![Vec::new(); contents.len()];
+            let mut counts = vec![0_i64; contents.len()];
+            let (mut all_tags, mut all_index) = (Vec::new(), Vec::new());
+            for at in ranges.iter().cloned().flatten() {
+                let Ok(alternative) = usize::try_from(tags[at]) else {
+                    all_tags.push(tags[at]);
+                    all_index.push(0);
+                    continue;
+                };
+                let place = usize::try_from(index[at]).expect("it is in memory");
+                inner[alternative].push(place..place + 1);
+                all_tags.push(tags[at]);
+                all_index.push(counts[alternative]);
+                counts[alternative] += 1;
+            }
+            let contents = contents.iter().zip(&inner).map(|(content, ranges)| kept(content, ranges));
+            Array::Variant { tags: all_tags, index: all_index, contents: contents.collect() }
+        }
+    }
+}
+
+fn length(ranges: &[Range<usize>]) -> u64 {
+    ranges.iter().map(|range| range.len() as u64).sum()
+}
+
+fn kept_values(values: &Values, ranges: &[Range<usize>]) -> Values {
+    fn of<T: Copy>(values: &[T], ranges: &[Range<usize>]) -> Vec<T> {
+        ranges.iter().flat_map(|range| values[range.clone()].iter().copied()).collect()
+    }
+    match values {
+        Values::Bool(values) => Values::Bool(of(values, ranges)),
+        Values::I8(values) => Values::I8(of(values, ranges)),
+        Values::U8(values) => Values::U8(of(values, ranges)),
+        Values::I16(values) => Values::I16(of(values, ranges)),
+        Values::U16(values) => Values::U16(of(values, ranges)),
+        Values::I32(values) => Values::I32(of(values, ranges)),
+        Values::U32(values) => Values::U32(of(values, ranges)),
+        Values::I64(values) => Values::I64(of(values, ranges)),
+        Values::U64(values) => Values::U64(of(values, ranges)),
+        Values::F32(values) => Values::F32(of(values, ranges)),
+        Values::F64(values) => Values::F64(of(values, ranges)),
+    }
+}
+
+/// Puts entries of the same fields behind those that there are.
+fn extend(array: &mut Array, more: Array) {
+    match (array, more) {
+        (Array::Values(values), Array::Values(more)) => extend_values(values, more),
+        (
+            Array::Lists { offsets, content, .. },
+            Array::Lists { offsets: more_offsets, content: more, .. },
+        ) => {
+            let last = offsets.last().copied().unwrap_or(0);
+            offsets.extend(more_offsets.iter().skip(1).map(|offset| offset + last));
+            extend(content, *more);
+        }
+        (Array::Repeated { len, content, .. }, Array::Repeated { len: more_len, content: more, .. }) => {
+            *len += more_len;
+            extend(content, *more);
+        }
+        (Array::Record { len, fields }, Array::Record { len: more_len, fields: more }) => {
+            *len += more_len;
+            fields.iter_mut().zip(more).for_each(|((_, field), (_, more))| extend(field, more));
+        }
+        (
+            Array::Variant { tags, index, contents },
+            Array::Variant { tags: more_tags, index: more_index, contents: more },
+        ) => {
+            let places: Vec<i64> = contents
+                .iter()
+                .map(|content| i64::try_from(content.len()).expect("it is in memory"))
+                .collect();
+            for (tag, place) in more_tags.iter().zip(more_index) {
+                let base = usize::try_from(*tag).map_or(0, |tag| places[tag]);
+                index.push(place + base);
+            }
+            tags.extend(more_tags);
+            contents.iter_mut().zip(more).for_each(|(content, more)| extend(content, more));
+        }
+        _ => unreachable!("arrays of the same field are of the same kind"),
+    }
+}
+
+fn extend_values(values: &mut Values, more: Values) {
+    match (values, more) {
+        (Values::Bool(values), Values::Bool(more)) | (Values::U8(values), Values::U8(more)) => {
+            values.extend(more)
+        }
+        (Values::I8(values), Values::I8(more)) => values.extend(more),
+        (Values::I16(values), Values::I16(more)) => values.extend(more),
+        (Values::U16(values), Values::U16(more)) => values.extend(more),
+        (Values::I32(values), Values::I32(more)) => values.extend(more),
+        (Values::U32(values), Values::U32(more)) => values.extend(more),
+        (Values::I64(values), Values::I64(more)) => values.extend(more),
+        (Values::U64(values), Values::U64(more)) => values.extend(more),
+        (Values::F32(values), Values::F32(more)) => values.extend(more),
+        (Values::F64(values), Values::F64(more)) => values.extend(more),
+        _ => unreachable!("values of the same field are of the same kind"),
+    }
+}

@@ -1,0 +1,134 @@
+//! Some entries of some fields as another ntuple; columns packed by what is read together.
+
+use crate::made::{Value, file, value};
+use crate::read::{hows, numbers, types, values_of};
+use crate::store_append::{cluster, two_columns};
+use crate::store_world::{World, add, all_ints, header, ints, sealed, values};
+use dolmen_rntuple::format::schema::ColumnKind;
+use dolmen_rntuple::store::{Access, CreateOptions, Made, When, order_of};
+use dolmen_rntuple::write::Options;
+use dolmen_rntuple::{Entries, Error, Memory, Ntuple, Values};
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_skim_has_the_entries_of_its_ranges(
+        of in types(), how in hows(), seed in any::<u64>(), wanted in prop::collection::vec(any::<bool>(), 30), cluster_bytes in 1_u64..500,
+    ) {
+        let values = values_of(&of, 30, &mut numbers(seed));
+        let (bytes, anchor) = file(&of, &values, how);
+        let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
+        let mut ranges: Vec<Entries> = Vec::new();
+        for first in (0..30).filter(|&entry| wanted[usize::try_from(entry).unwrap()]) {
+            match ranges.last_mut().filter(|range| range.end == first) {
+                Some(range) => range.end += 1,
+                None => ranges.push(Entries { first, end: first + 1 }),
+            }
+        }
+        let world = World::new();
+        let options = Options { cluster_bytes, page_bytes: 64, ..Options::default() };
+        let skimmed =
+            world.store().skim(&ntuple, &[], &ranges, "skim", &CreateOptions::default(), &options).unwrap();
+        let expected: Vec<&Value> =
+            ranges.iter().flat_map(|range| &values[usize::try_from(range.first).unwrap()..usize::try_from(range.end).unwrap()]).collect();
+        prop_assert_eq!((skimmed.version.entry_count, skimmed.version.made), (expected.len() as u64, Made::Skimmed));
+        prop_assert_eq!(skimmed.version.cluster_count, skimmed.passed + skimmed.written);
+        let stored = world.store().open("skim", When::Now).unwrap();
+        let found = stored.read(&[0], Entries { first: 0, end: expected.len() as u64 }).unwrap();
+        for (at, expected) in expected.into_iter().enumerate() {
+            prop_assert_eq!(&value(&found[0], at), expected);
+        }
+    }
+}
+
+#[test]
+fn clusters_of_which_all_is_wanted_are_as_they_were_and_zeros_are_written() {
+    let world = World::new();
+    let stored = two_columns(&world);
+    let mut appender = stored.append().unwrap();
+    for at in 0..4 {
+        appender.push(&cluster(&stored, at * 5)).unwrap();
+    }
+    appender.commit().unwrap();
+    // A column that was added behind the second cluster: entries before are zero.
+    let mut wide = header("late", &[("a", ColumnKind::SplitInt32), ("b", ColumnKind::Int32)]);
+    add(&mut wide.schema, &[("late", ColumnKind::Int32)]);
+    wide.schema.columns[2].first_element = 10;
+    let late = world.store().create(&wide, &CreateOptions::default()).unwrap();
+    let mut appender = late.append().unwrap();
+    for first in [0, 5, 10, 15] {
+        let columns = [ints(first..first + 5), ints(first..first + 5), ints(first..first + 5)];
+        let count = if first < 10 { 2 } else { 3 };
+        let mut cluster = sealed(&wide.schema, 0, 5, &columns[..count], 2);
+        cluster.columns.resize(3, None);
+        appender.push(&cluster).unwrap();
+    }
+    appender.commit().unwrap();
+    let ranges = [Entries { first: 0, end: 5 }, Entries { first: 8, end: 20 }];
+    let skim = |from: &str, name: &str| {
+        let from = world.store().open(from, When::Now).unwrap();
+        let fields: &[&str] = if name == "slim" { &["b"] } else { &[] };
+        world
+            .store()
+            .skim(&from, fields, &ranges, name, &CreateOptions::default(), &Options::default())
+            .unwrap()
+    };
+    let skimmed = skim("events", "slim");
+    assert_eq!((skimmed.passed, skimmed.written), (3, 1));
+    let slim = world.store().open("slim", When::Now).unwrap();
+    assert_eq!(all_ints(&slim, "b"), (0..5).chain(8..20).map(|at| -at).collect::<Vec<_>>());
+    assert!(slim.field("a").is_err());
+    let skimmed = skim("late", "whole");
+    // The first is written for its zeros, with the end of the second; in the third the column begins.
+    assert_eq!((skimmed.passed, skimmed.written), (1, 1));
+    let whole = world.store().open("whole", When::Now).unwrap();
+    let wanted: Vec<i32> = [0; 5 + 2].into_iter().chain(10..20).collect();
+    assert_eq!(values(&whole, "late"), Values::I32(wanted));
+    assert_eq!(all_ints(&whole, "a"), (0..5).chain(8..20).collect::<Vec<_>>());
+    for wrong in [[(3, 2), (4, 5)], [(0, 4), (3, 5)], [(0, 1), (2, 21)]] {
+        let ranges = wrong.map(|(first, end)| Entries { first, end });
+        let from = stored.open(When::Now).unwrap();
+        let found =
+            world.store().skim(&from, &[], &ranges, "no", &CreateOptions::default(), &Options::default());
+        assert!(matches!(found, Err(Error::NoEntries { .. })), "{found:?}");
+    }
+}
+
+#[test]
+fn columns_that_are_read_together_are_packed_together() {
+    let world = World::new();
+    let names: Vec<_> = (0..40).map(|number| format!("f{number}")).collect();
+    let fields: Vec<_> = names.iter().map(|name| (&**name, ColumnKind::Int32)).collect();
+    let header = header("events", &fields);
+    let options = CreateOptions { group_bytes: 2000, ..CreateOptions::default() };
+    let stored = world.store().create(&header, &options).unwrap();
+    let mix = |at: i32| at.wrapping_mul(-1_640_531_535);
+    let columns: Vec<_> = (0..40).map(|column| ints((0..100).map(|at| mix(at + column)))).collect();
+    let mut appender = stored.append().unwrap();
+    appender.push(&sealed(&header.schema, 0, 100, &columns, 100)).unwrap();
+    appender.commit().unwrap();
+    let read: Vec<u32> = vec![3, 11, 19, 27, 35];
+    let requests = || {
+        let ntuple = stored.open(When::Now).unwrap();
+        ntuple.read(&read, Entries { first: 0, end: 100 }).unwrap();
+        ntuple.source().asked().page_requests
+    };
+    assert_eq!(requests(), 5);
+    let ntuple = stored.open(When::Now).unwrap();
+    let accesses = [
+        Access { fields: vec![0, 1, 3], count: 1 },
+        Access { fields: read.clone(), count: 7 },
+        Access { fields: vec![9], count: 2 },
+    ];
+    let order = order_of(&ntuple, &accesses);
+    assert_eq!(order, [3, 11, 19, 27, 35, 9, 0, 1]);
+    stored.pack(&order, 2000).unwrap();
+    stored.reshape(0, u64::MAX, &Options::default()).unwrap().unwrap();
+    assert_eq!(requests(), 2, "five columns of 409 bytes are in two groups of 2000");
+    assert_eq!(
+        all_ints(&stored.open(When::Now).unwrap(), "f7"),
+        (0..100).map(|at| mix(at + 7)).collect::<Vec<_>>()
+    );
+}
