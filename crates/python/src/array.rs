@@ -1,6 +1,6 @@
 //! Arrays of records, as numpy has them.
 
-use crate::buffer::{Lent, copy_out, shown};
+use crate::buffer::Lent;
 use crate::error::{Error, Result, Wrong};
 use crate::oid::Oid;
 use crate::slot::Slot;
@@ -19,8 +19,8 @@ const CHUNK_BYTES: u64 = 1 << 20;
 /// what was never written reads as zeros. Made by ``Container.create_array`` and ``Container.array``; that of ``Transaction.array``
 /// reads and writes in the transaction.
 ///
-/// What is read comes as an array on the memory that it was fetched into, what is written is taken from the caller's memory if
-/// that is contiguous and of the array's type: neither is copied by this module. Each chunk is written atomically; a transaction
+/// What is written is taken from the caller's memory if that is contiguous and of the array's type, without a copy; what is read is
+/// copied once, chunk by chunk, to where it is wanted. Each chunk is written atomically; a transaction
 /// writes all or nothing. May be used by any number of threads at once.
 #[pyclass(frozen, sequence, module = "dolmen", name = "Array")]
 pub(crate) struct Array {
@@ -106,12 +106,13 @@ impl Array {
         if len == 0 {
             return numpy.call_method1("empty", (0, &self.dtype));
         }
-        let bytes = self.run(py, |array, at| {
-            let mut bytes = IoBuf::try_zeroed(len).ok_or(Error::Argument(Wrong::Memory))?;
-            array.read(at, ranges, &mut bytes)?;
-            Ok(bytes)
-        })?;
-        numpy.call_method1("frombuffer", (shown(py, bytes, len)?, &self.dtype))
+        // Types such as dates have no format in the protocol; their bytes have.
+        let found = numpy.call_method1("empty", (len, "u1"))?;
+        let mut lent = Lent::to_fill(&found)?;
+        let place = lent.bytes_mut();
+        self.run(py, |array, at| fill(array, at, ranges, place))?;
+        drop(lent);
+        found.call_method1("view", (&self.dtype,))
     }
 
     /// The records to be written, as contiguous memory: the caller's own if it is that already.
@@ -241,6 +242,25 @@ impl Place {
     }
 }
 
+/// Reads ranges into memory, one after the other, and says how many of the records lie before the end. Chunk by chunk: what was
+/// fetched is still in the processor's cache when it is copied to its place.
+fn fill(array: &Client, at: At<'_>, ranges: &[Recx], mut place: &mut [u8]) -> Result<u64> {
+    let (mut part, mut found) = (IoBuf::default(), 0);
+    for range in ranges {
+        let end = range.index.checked_add(range.count).ok_or(dolmen_types::Invalid::Extent)?;
+        let mut index = range.index;
+        while index < end {
+            let count = (array.chunk_records() - index % array.chunk_records()).min(end - index);
+            let bytes = usize::try_from(count * array.cell_bytes());
+            let (here, rest) = place.split_at_mut(bytes.map_err(|_too_long| Error::Argument(Wrong::Length))?);
+            found += array.read(at, &[Recx { index, count }], &mut part)?.records;
+            here.copy_from_slice(&part[..here.len()]);
+            (place, index) = (rest, index + count);
+        }
+    }
+    Ok(found)
+}
+
 fn ranges(given: Vec<(u64, u64)>) -> Vec<Recx> {
     given.into_iter().filter(|(_, count)| *count > 0).map(|(index, count)| Recx { index, count }).collect()
 }
@@ -286,7 +306,7 @@ impl Array {
         self.fetched(py, &ranges(vec![(start, count)]))
     }
 
-    /// Reads ranges of records, pairs of start and count, one after the other into one numpy array, with one request a chunk.
+    /// Reads ranges of records, pairs of start and count, one after the other into one numpy array, with one request for each chunk of each.
     fn read_ranges<'py>(&self, py: Python<'py>, ranges: Vec<(u64, u64)>) -> PyResult<Bound<'py, PyAny>> {
         self.fetched(py, &self::ranges(ranges))
     }
@@ -304,12 +324,7 @@ impl Array {
         if count == 0 {
             return Ok(0);
         }
-        Ok(self.run(py, |array, at| {
-            let mut bytes = IoBuf::try_zeroed(len).ok_or(Error::Argument(Wrong::Memory))?;
-            let read = array.read(at, &[Recx { index: start, count }], &mut bytes)?;
-            copy_out(&bytes[..len], place)?;
-            Ok(read.records)
-        })?)
+        Ok(self.run(py, |array, at| fill(array, at, &[Recx { index: start, count }], place))?)
     }
 
     /// Writes records from ``start`` on: an array, which becomes one of the array's type, or bytes as they are.

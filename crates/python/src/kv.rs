@@ -125,22 +125,21 @@ impl Kv {
             let object = kv.object();
             if is_here {
                 // Nothing is on the way, so that asking for one after the other costs least.
+                let mut bytes = IoBuf::default();
                 let one = |key: &Vec<u8>| {
-                    let mut bytes = IoBuf::default();
-                    let len = object.get(at, key, AKEY, &mut bytes)?;
-                    Ok::<_, Error>(len.map(|len| (bytes, len)))
+                    Ok::<_, Error>(object.get(at, key, AKEY, &mut bytes)?.map(|len| bytes[..len].to_vec()))
                 };
                 return keys.iter().map(one).collect::<Result<Vec<_>>>();
             }
             let one = async |key: &Vec<u8>| {
                 let mut bytes = IoBuf::default();
                 let len = object.get_by(Way::Later, at, key, AKEY, &mut bytes).await?;
-                Ok::<_, Error>(len.map(|len| (bytes, len)))
+                Ok::<_, Error>(len.map(|len| bytes[..len].to_vec()))
             };
             let all = object.container().together(side_by_side(keys.iter().map(one)));
             all.into_iter().collect::<Result<Vec<_>>>()
         })?;
-        Ok(found.into_iter().map(|found| found.map(|(bytes, len)| PyBytes::new(py, &bytes[..len]))).collect())
+        Ok(found.into_iter().map(|found| found.map(|bytes| PyBytes::new(py, &bytes))).collect())
     }
 
     /// Stores a value.
