@@ -53,6 +53,7 @@ impl Store {
         let mut clusters = Vec::new();
         for cluster in from.clusters(Entries { first: 0, end: from.entry_count() })? {
             clusters.push(writing.copy(self, class, from, &cluster)?);
+            progress(cluster.pages.first_entry + cluster.pages.entry_count);
         }
         writing.pipeline.finish()?;
         let mut first = base.append(&clusters, Made::Imported, self.now_ns())?;

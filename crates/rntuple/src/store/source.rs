@@ -10,7 +10,7 @@ use dolmen_client::{
     At, Cond, Container, FetchIod, Fetched, IoBuf, Key, Object, ObjectClass, Recx, Way, side_by_side,
 };
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Neighbours with fewer bytes between them are read with these: as much as a page of the device, which is read in any case.
 const GAP_BYTES: u64 = 4096;
@@ -54,6 +54,37 @@ struct Zones {
 
 type OfList = Arc<Vec<Known>>;
 
+/// Bytes of buffers that are kept for the next requests: fresh memory costs more than a copy.
+const SPARE_BYTES_MAX: usize = SIDE_BY_SIDE_BYTES_MAX;
+
+/// Buffers that no request has.
+#[derive(Debug, Default)]
+struct Spare {
+    // Guards: the buffers; taken alone.
+    bufs: Mutex<Vec<IoBuf>>,
+}
+
+impl Spare {
+    fn bufs(&self) -> MutexGuard<'_, Vec<IoBuf>> {
+        self.bufs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A buffer of so many bytes, which may be anything: whoever fills it looks whether all of it is filled.
+    fn take(&self, bytes: usize) -> IoBuf {
+        let mut buf = self.bufs().pop().unwrap_or_default();
+        buf.set_len(bytes);
+        buf
+    }
+
+    fn put_back(&self, buf: IoBuf) {
+        let mut bufs = self.bufs();
+        let bytes: usize = bufs.iter().map(IoBuf::capacity).sum();
+        if bytes + buf.capacity() <= SPARE_BYTES_MAX {
+            bufs.push(buf);
+        }
+    }
+}
+
 /// Where the bytes of a stored ntuple come from; a cheap handle, `Send` and `Sync`.
 #[derive(Clone, Debug)]
 pub struct StoreSource {
@@ -62,6 +93,7 @@ pub struct StoreSource {
     own: Object,
     counts: Arc<Counts>,
     zones: Arc<Zones>,
+    spare: Arc<Spare>,
 }
 
 /// One request, and where its answer goes.
@@ -79,7 +111,8 @@ struct Asking {
 
 impl StoreSource {
     pub(super) fn new(cont: &Container, own: Object, class: ObjectClass) -> Self {
-        Self { cont: cont.clone(), class, own, counts: Arc::default(), zones: Arc::default() }
+        let (counts, zones, spare) = (Arc::default(), Arc::default(), Arc::default());
+        Self { cont: cont.clone(), class, own, counts, zones, spare }
     }
 
     /// What it has asked for since it was opened, with all its clones.
@@ -211,7 +244,7 @@ impl StoreSource {
     fn ask(&self, askings: &mut [Asking]) -> Result<()> {
         self.counts.round_trips.fetch_add(1, Ordering::Relaxed);
         for asking in &mut *askings {
-            asking.buf.set_len(asking.bytes);
+            asking.buf = self.spare.take(asking.bytes);
         }
         if let [asking] = askings {
             let Asking { object, dkey, iods, buf, .. } = asking;
@@ -285,7 +318,7 @@ impl Source for StoreSource {
                     let into = &mut *wants[want].into;
                     into.copy_from_slice(&buf[start..start + into.len()]);
                 }
-                *buf = IoBuf::default();
+                self.spare.put_back(core::mem::take(buf));
             }
             rest = behind;
         }

@@ -68,7 +68,10 @@ fn another_store_of_the_same_container_reads_what_was_imported_from_a_store() {
     let values = values_of(&of, 20, &mut numbers(1));
     let (bytes, anchor) = file(&of, &values, SMALL);
     let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
-    world.store().import("first", &ntuple, &CreateOptions::default()).unwrap();
+    let mut told = Vec::new();
+    let options = CreateOptions::default();
+    world.store().import_telling("first", &ntuple, &options, |entries| told.push(entries)).unwrap();
+    assert_eq!(told, [7, 14, 20]);
     let first = world.another().open("first", When::Now).unwrap();
     world.another().import("second", &first, &CreateOptions::default()).unwrap();
     let second = world.store().open("second", When::Now).unwrap();
