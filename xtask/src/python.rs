@@ -1,5 +1,5 @@
 //! The Python that the tests of the package run in: a virtual environment below the target directory, with the versions that
-//! `python/requirements-tests.txt` lists.
+//! `python/requirements-tests.txt` lists, and files of experiments that the tests read.
 //!
 //! A run that finds it as that file wants it changes nothing and needs no network.
 
@@ -14,11 +14,66 @@ const REQUIREMENTS: &str = "python/requirements-tests.txt";
 /// Where the environment lies below the target directory, as `crates/python/tests/it` looks for it.
 const ENVIRONMENT: &str = "python-tests";
 
+/// The package on PyPI whose sources have files of many experiments beside its tests, some 30 MB.
+const SAMPLES_PACKAGE: &str = "coffea==2026.9.0";
+
+/// The name of that package.
+const SAMPLES_NAME: &str = "coffea";
+
+/// Where these lie below the target directory, as `crates/python/tests/it` looks for them.
+const SAMPLES: &str = "samples";
+
+/// Where they are in the archive of the sources.
+const SAMPLES_IN_ARCHIVE: &str = "*/tests/samples/*.root";
+
+/// The note in a directory of samples that it is complete, and of which package they are.
+const SAMPLES_OF: &str = "package.txt";
+
 /// The copy of the list in an environment that is complete.
 const INSTALLED: &str = "requirements-tests.txt";
 
-/// Makes the environment, or makes it anew if the list has changed; `false` if that could not be done.
+/// Makes the environment and brings the samples, or makes anew what has changed; `false` if that could not be done.
 pub(crate) fn prepare() -> Result<bool> {
+    Ok(environment()? && samples()?)
+}
+
+/// Brings the samples, by the Python of the environment.
+fn samples() -> Result<bool> {
+    let target = source::target_directory(&source::root()?);
+    let (place, python) = (target.join(SAMPLES), program(&target.join(ENVIRONMENT)));
+    if std::fs::read_to_string(place.join(SAMPLES_OF)).is_ok_and(|of| of == SAMPLES_PACKAGE) {
+        return Ok(true);
+    }
+    println!("tools: bringing the sample files of {SAMPLES_PACKAGE} into {}", place.display());
+    match bring(&place, &python) {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            println!("tools: {error:#}: the tests of trees and ntuples from Python need them");
+            Ok(false)
+        }
+    }
+}
+
+fn bring(place: &Path, python: &Path) -> Result<()> {
+    if place.exists() {
+        std::fs::remove_dir_all(place).with_context(|| format!("cannot remove {}", place.display()))?;
+    }
+    std::fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"]);
+    run(pip.args(["--no-binary", SAMPLES_NAME, SAMPLES_PACKAGE, "--dest"]).arg(place))?;
+    let archives = std::fs::read_dir(place).with_context(|| format!("cannot list {}", place.display()))?;
+    for archive in archives {
+        let archive = archive.context("cannot list the samples")?.path();
+        let mut tar = Command::new("tar");
+        tar.arg("--extract").arg("--file").arg(&archive).arg("--directory").arg(place);
+        run(tar.args(["--strip-components=3", "--wildcards", SAMPLES_IN_ARCHIVE]))?;
+        std::fs::remove_file(&archive).with_context(|| format!("cannot remove {}", archive.display()))?;
+    }
+    std::fs::write(place.join(SAMPLES_OF), SAMPLES_PACKAGE).context("cannot note which samples there are")
+}
+
+fn environment() -> Result<bool> {
     let root = source::root()?;
     let wanted = std::fs::read_to_string(root.join(REQUIREMENTS))
         .with_context(|| format!("cannot read {REQUIREMENTS}"))?;
