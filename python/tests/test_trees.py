@@ -5,6 +5,7 @@ name; the test fails if the list is not exactly what is found.
 """
 
 import collections
+import importlib.util
 import json
 import math
 import os
@@ -12,6 +13,7 @@ import pathlib
 import subprocess
 import warnings
 
+import awkward
 import numpy as np
 import pytest
 import uproot
@@ -50,7 +52,9 @@ FILES = {
 #: What uproot reads wrongly, as ROOT itself shows: bits that are followed by the number of a process if others refer to the object (its bit
 #: 0x10), and items member by member with the checksum of their class before them.
 WRONG = {
-    "delphes.root": {f"{of}/{of}.fBits" for of in ("Particle", "Track", "Tower", "EFlowTrack", "EFlowPhoton", "EFlowNeutralHadron")},
+    "delphes.root": {
+        f"{of}/{of}.fBits" for of in ("Particle", "Track", "Tower", "EFlowTrack", "EFlowPhoton", "EFlowNeutralHadron")
+    },
     "PHYSLITE_example.root": {"METAssoc_AnalysisMETAux./METAssoc_AnalysisMETAux.jetLink"},
 }
 
@@ -146,3 +150,50 @@ def test_every_sample_file_with_trees_is_compared():
     others = {path.name for path in SAMPLES.glob("*.root")} - set(FILES)
     for name in others - {"bad_delphes.root"}:
         assert not list(trees(SAMPLES / name)), name
+
+
+def test_trees_that_uproot_writes_are_read_as_it_reads_them(tmp_path):
+    numbers = np.random.default_rng(7)
+    counts = numbers.integers(0, 5, 1000)
+    types = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
+    flat = {name: numbers.integers(0, 100, 1000).astype(name) for name in types}
+    jagged = awkward.unflatten(numbers.normal(size=counts.sum()), counts)
+    for number, compression in enumerate((None, uproot.ZLIB(1), uproot.LZMA(1), uproot.LZ4(1), uproot.ZSTD(1))):
+        path = tmp_path / f"{number}.root"
+        with uproot.recreate(path, compression=compression) as file:
+            for _ in range(3):
+                arrays = {**flat, "b": counts > 2, "fixed": numbers.normal(size=(1000, 2, 3)), "j": jagged, "n": counts}
+                if "t" not in file:
+                    file.mktree("t", {name: _type(array) for name, array in arrays.items()})
+                file["t"].extend(arrays)
+        counted = collections.Counter()
+        ((name, tree),) = trees(path)
+        assert tree.num_entries == 3000
+        assert compare(path, name, tree, counted) == (set(), {})
+        assert counted["equal"] >= len(flat) + 4
+        assert counted["ours"] == 0
+
+
+def _type(array):
+    return awkward.type(array).content if isinstance(array, awkward.Array) else np.dtype((array.dtype, array.shape[1:]))
+
+
+def test_trees_that_come_with_root_are_read_as_uproot_reads_them():
+    # ROOT as a package of PyPI has them beside its tutorials; where it lies is asked without loading it.
+    (place,) = importlib.util.find_spec("ROOT").submodule_search_locations
+    counts, old = collections.Counter(), []
+    for path in sorted(pathlib.Path(place).glob("tutorials/**/*.root")):
+        names = [key.split(";")[0] for key in uproot.open(path).keys(filter_classname=lambda of: of in CLASSES)]
+        for name in dict.fromkeys(names):
+            try:
+                tree = uproot.open(path)[name]
+            except ValueError:
+                # The compression of before 1998, which nobody reads any more.
+                command = [SHOW_TREE, str(path), name]
+                said = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, text=True, check=False)
+                assert said.returncode != 0
+                assert "Unsupported" in said.stderr
+                old.append(path.name)
+                continue
+            assert compare(path, name, tree, counts) == (set(), {})
+    assert (counts["equal"], counts["ours"], set(old)) == (121, 0, {"stock.root", "mlpHiggs.root"})

@@ -98,14 +98,28 @@ fn command() -> Command {
     command
 }
 
+/// Where `cargo xtask tools` brings the samples of experiments to.
+fn samples() -> PathBuf {
+    let target = built().parent().unwrap().to_owned();
+    let places = [target.join("samples"), target.parent().unwrap().join("samples")];
+    let found = places.iter().find(|place| place.join("package.txt").exists());
+    found.expect("there are samples for the tests; `cargo xtask tools` brings them").clone()
+}
+
 /// Runs the tests of one file, which say at the end how many there were.
 fn passes(file: &str) {
     let path = Path::new("python/tests").join(file);
+    let mut command = command();
+    if file == "test_trees.py" {
+        let shows = built().join("examples/show_tree");
+        assert!(shows.exists(), "build it with `cargo build -p dolmen-rntuple --example show_tree`");
+        command.env("SHOW_TREE", shows).env("SAMPLES", samples());
+    }
     let options =
         ["-m", "pytest", "--quiet", "-p", "no:cacheprovider", "--color=no", "--strict-markers", "-o"];
     let limits = ["faulthandler_timeout=120", "-o", "faulthandler_exit_on_timeout=true"];
     let status =
-        command().args(options).args(limits).arg("--tb=short").arg("--no-header").arg(path).status().unwrap();
+        command.args(options).args(limits).arg("--tb=short").arg("--no-header").arg(path).status().unwrap();
     assert!(status.success(), "python/tests/{file} ended with {status}");
 }
 
@@ -162,6 +176,11 @@ fn handles_of_this_process() {
 #[test]
 fn certificates_over_a_network() {
     passes("test_network.py");
+}
+
+#[test]
+fn trees_of_experiments() {
+    passes("test_trees.py");
 }
 
 #[test]
