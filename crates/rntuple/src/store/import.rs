@@ -32,6 +32,20 @@ impl Store {
         from: &Ntuple<S>,
         options: &CreateOptions,
     ) -> Result<Version> {
+        self.import_telling(name, from, options, |_| ())
+    }
+
+    /// As [`import`](Self::import); `progress` is told of the entries that are in the container.
+    ///
+    /// # Errors
+    /// As [`import`](Self::import).
+    pub fn import_telling<S: Source>(
+        &self,
+        name: &str,
+        from: &Ntuple<S>,
+        options: &CreateOptions,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Version> {
         self.check_name(name)?;
         let header = Header { name: name.into(), checksum: 0, ..from.header().clone() };
         check(&header.schema)?;
