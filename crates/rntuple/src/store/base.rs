@@ -176,7 +176,7 @@ impl Base {
             let first_entry = base.anchor.entry_count;
             for (family, (list, known)) in base.last.iter_mut().enumerate() {
                 let end = starts.get(family + 1).copied().unwrap_or(columns.len());
-                let range = starts[family]..end;
+                let range = begun(&base.schema, &columns, starts[family]..end);
                 let pages = described(list, known, &columns[range.clone()], &firsts[range]);
                 list.clusters.push(ClusterPages {
                     first_entry,
@@ -430,7 +430,8 @@ impl Making {
                 columns.resize(column_count, None);
                 let firsts = counts.next(&elements(&columns))?;
                 for (family, (list, known)) in lists.iter_mut().enumerate() {
-                    let range = starts[family]..starts.get(family + 1).copied().unwrap_or(column_count);
+                    let end = starts.get(family + 1).copied().unwrap_or(column_count);
+                    let range = begun(&self.base.schema, &columns, starts[family]..end);
                     let columns = described(list, known, &columns[range.clone()], &firsts[range]);
                     list.clusters.push(ClusterPages {
                         first_entry,
@@ -527,6 +528,13 @@ impl Next {
         let bytes = self.values.iter().map(|(_, value)| value.len()).sum();
         if bytes > VERSION_BYTES_MAX { Err(too_big(bytes)) } else { Ok(()) }
     }
+}
+
+/// Without the last columns that begin later: a list leaves these out, since a column that is suppressed has its values elsewhere.
+fn begun(schema: &Schema, columns: &[Option<&PlacedColumn>], range: Range<usize>) -> Range<usize> {
+    let begins_later = |number: usize| columns[number].is_none() && schema.columns[number].first_element != 0;
+    let last = range.clone().rev().find(|&number| !begins_later(number));
+    range.start..last.map_or(range.start, |last| last + 1)
 }
 
 /// Adds the pages of a cluster to a list.
