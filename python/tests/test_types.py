@@ -9,6 +9,7 @@ import sys
 import dolmen
 import dolmen.aio
 import dolmen.fsspec
+import dolmen.rntuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = pathlib.Path(dolmen.__file__).parent.parent
@@ -39,7 +40,7 @@ def test_everything_public_is_documented():
     def described(thing, name):
         assert inspect.getdoc(thing), f"{name} says nothing of itself"
 
-    for module in [dolmen, dolmen.aio, dolmen.errors, dolmen.fsspec]:
+    for module in [dolmen, dolmen.aio, dolmen.errors, dolmen.fsspec, dolmen.rntuple]:
         described(module, module.__name__)
         for name in module.__all__:
             thing = getattr(module, name)

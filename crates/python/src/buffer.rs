@@ -4,6 +4,7 @@
 use crate::error::{Error, Result, defect, of_type};
 use core::ffi::{c_int, c_void};
 use dolmen_client::IoBuf;
+use dolmen_rntuple::Values;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -83,7 +84,7 @@ pub(crate) fn key(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 #[pyclass(frozen, module = "dolmen", name = "Buffer")]
 pub(crate) struct Buffer {
     /// Looked at through `start` alone, but for its end.
-    _bytes: IoBuf,
+    _owner: Box<dyn Send + Sync>,
     /// The address of its first byte.
     start: usize,
     len: usize,
@@ -94,7 +95,15 @@ impl Buffer {
     pub(crate) fn new(mut bytes: IoBuf, len: usize) -> Self {
         assert!(len <= bytes.len());
         let start = bytes.as_mut_ptr().expose_provenance();
-        Self { _bytes: bytes, start, len }
+        Self { _owner: Box::new(bytes), start, len }
+    }
+
+    /// The bytes of these values.
+    pub(crate) fn of_values(mut values: Values) -> Self {
+        let bytes = values.as_mut_bytes();
+        // Where they are does not change with the values' own place.
+        let (start, len) = (bytes.as_mut_ptr().expose_provenance(), bytes.len());
+        Self { _owner: Box::new(values), start, len }
     }
 }
 

@@ -60,6 +60,11 @@ impl Container {
         Ok(Self { slot: hold(cont.clone())?, label, uuid, epoch })
     }
 
+    /// Its handle.
+    pub(crate) fn slot(&self) -> &Slot<Client> {
+        &self.slot
+    }
+
     fn made(&self, py: Python<'_>, kind: ObjectType, class: Option<&str>) -> Result<dolmen_client::Oid> {
         let class = class_of(class)?;
         self.slot.run(py, |cont| Ok(cont.alloc_oid(kind, class)?))

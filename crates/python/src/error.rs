@@ -21,6 +21,8 @@ pub(crate) enum Error {
     Local(dolmen_local::Error),
     /// A system cannot be reached.
     Net(dolmen_net::Error),
+    /// An ntuple refused, or what it is in.
+    Ntuple(Box<dolmen_rntuple::Error>),
     /// The machine refused.
     Env(dolmen_env::Error),
     /// The text names no pool.
@@ -65,6 +67,18 @@ pub(crate) enum Wrong {
     OidText,
     ObjectClass,
     Attempts,
+    NoNtuple,
+    SeveralNtuples,
+    NoTree,
+    SeveralTrees,
+    Field,
+    Medium,
+    Host,
+    Comparison,
+    Version,
+    Compression,
+    PageBytes,
+    Clusters,
 }
 
 impl fmt::Display for Wrong {
@@ -89,6 +103,18 @@ impl fmt::Display for Wrong {
                 "there is no object class of this name: S1, S2, S4, SX and their like are classes"
             }
             Self::Attempts => "a transaction is attempted once at least",
+            Self::NoNtuple => "the file has no ntuple",
+            Self::SeveralNtuples => "there are several ntuples: one of their names is needed",
+            Self::NoTree => "the file has no tree",
+            Self::SeveralTrees => "there are several trees: one of their names is needed",
+            Self::Field => "there is no field of this number",
+            Self::Medium => "a latency is a number of seconds from 0 on, a bandwidth one of bytes above 0",
+            Self::Host => "the host is to be an address, as 127.0.0.1",
+            Self::Comparison => "comparisons are < <= == != >= >",
+            Self::Version => "a version is told by its number, a tag or a time: one of them",
+            Self::Compression => "there is no such compression",
+            Self::Clusters => "values are put for whole clusters: as many entries as the next of them have",
+            Self::PageBytes => "pages and clusters have a byte at least",
         })
     }
 }
@@ -132,6 +158,15 @@ impl From<dolmen_net::Error> for Error {
     }
 }
 
+impl From<dolmen_rntuple::Error> for Error {
+    fn from(error: dolmen_rntuple::Error) -> Self {
+        match error {
+            dolmen_rntuple::Error::Store { source } => Self::Store(source),
+            other => Self::Ntuple(Box::new(other)),
+        }
+    }
+}
+
 impl From<dolmen_env::Error> for Error {
     fn from(error: dolmen_env::Error) -> Self {
         Self::Env(error)
@@ -155,6 +190,10 @@ impl fmt::Display for Error {
             },
             Self::Net(error) => error.fmt(f),
             Self::Env(error) => error.fmt(f),
+            Self::Ntuple(error) => match core::error::Error::source(&**error) {
+                Some(cause) => write!(f, "{error}: {cause}"),
+                None => error.fmt(f),
+            },
             Self::Address(Named(text)) => write!(
                 f,
                 "{text:?} names no pool: write file:DIRECTORY, file:SYSTEM/LABEL, unix:SOCKET/LABEL or tcp://HOST:PORT/LABEL"
@@ -184,6 +223,7 @@ impl std::error::Error for Error {
             Self::Local(error) => Some(error),
             Self::Net(error) => Some(error),
             Self::Env(error) => Some(error),
+            Self::Ntuple(error) => Some(&**error),
             _ => None,
         }
     }
@@ -224,6 +264,7 @@ impl Error {
             Self::Local(error) => of_local(error),
             Self::Net(error) => of_net(error),
             Self::Env(error) => of_env(error),
+            Self::Ntuple(error) => of_ntuple(error),
             Self::Address(_) | Self::SeveralPools { .. } | Self::Argument(_) => ("Invalid", der::INVAL),
             Self::NoPool(_) => ("NotFound", der::NONEXIST),
             Self::Closed => ("Closed", der::NO_HDL),
@@ -324,6 +365,31 @@ fn of_net(error: &dolmen_net::Error) -> Kind {
         E::Protocol(_) | E::Unwelcome(_) => ("Unreachable", der::PROTO),
         E::NoCertificate(_) => ("Permission", der::NO_CERT),
         E::BadCertificate { .. } => ("Permission", der::BAD_CERT),
+    }
+}
+
+fn of_ntuple(error: &dolmen_rntuple::Error) -> Kind {
+    use dolmen_rntuple::Error as E;
+    use std::io::ErrorKind;
+    match error {
+        E::Corrupt { .. } => ("Corrupt", der::DF_INVAL),
+        E::Unsupported { .. } | E::BranchRefused { .. } => ("Invalid", der::NOTSUPPORTED),
+        E::NoNtuple { .. } | E::NoTree { .. } | E::NoField { .. } | E::NoVersion { .. } => {
+            ("NotFound", der::NONEXIST)
+        }
+        E::Exists { .. } | E::NoFit { fit: dolmen_rntuple::Fit::Twice, .. } => ("Exists", der::EXIST),
+        E::OtherSchema | E::Behind { .. } => ("Conflict", der::BUSY),
+        E::Expired => ("Stale", der::STALE),
+        E::Store { source } => (of_store(source), source.der()),
+        E::Io { source, .. } => match source.kind() {
+            ErrorKind::NotFound => ("NotFound", der::NONEXIST),
+            ErrorKind::PermissionDenied => ("Permission", der::NO_PERM),
+            ErrorKind::AlreadyExists => ("Exists", der::EXIST),
+            ErrorKind::IsADirectory => ("IsDirectory", der::INVAL),
+            ErrorKind::StorageFull => ("NoSpace", der::NOSPACE),
+            _ => ("Io", der::IO),
+        },
+        _ => ("Invalid", der::INVAL),
     }
 }
 

@@ -16,6 +16,7 @@ mod error;
 mod files;
 mod kv;
 mod module;
+mod ntuple;
 mod object;
 mod oid;
 mod pool;

@@ -1,6 +1,6 @@
 //! The module as Python imports it.
 
-use crate::{array, buffer, container, files, kv, object, oid, pool, tx};
+use crate::{array, buffer, container, files, kv, ntuple, object, oid, pool, tx};
 use pyo3::prelude::{Bound, PyModule, PyResult, pymodule};
 
 /// The extension module of the package `dolmen`; import `dolmen` instead.
@@ -16,6 +16,7 @@ fn _dolmen(module: &Bound<'_, PyModule>) -> PyResult<()> {
         array::register,
         object::register,
         files::register,
+        ntuple::register,
     ] {
         register(module)?;
     }

@@ -93,6 +93,11 @@ impl Values {
         each!(self, vec => vec.as_bytes())
     }
 
+    /// The same, to be changed; those of a switch have to stay 0 or 1.
+    pub fn as_mut_bytes(&mut self) -> &mut [u8] {
+        each!(self, vec => vec.as_mut_bytes())
+    }
+
     /// Appends `count` zeros, for their bytes to be filled.
     pub(crate) fn grow(&mut self, count: usize) -> Result<&mut [u8]> {
         each!(self, vec => grow(vec, count))

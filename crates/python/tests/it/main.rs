@@ -184,6 +184,16 @@ fn trees_of_experiments() {
 }
 
 #[test]
+fn ntuples_in_files() {
+    passes("test_ntuple_made.py");
+}
+
+#[test]
+fn ntuples_in_containers() {
+    passes("test_ntuple_store.py");
+}
+
+#[test]
 fn every_file_of_tests_is_run() {
     let found = fs::read_dir(root().join("python/tests")).unwrap().map(|entry| entry.unwrap().file_name());
     let found: BTreeSet<String> = found

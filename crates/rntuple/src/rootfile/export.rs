@@ -17,6 +17,7 @@ use crate::ntuple::{Entries, Ntuple};
 use crate::source::{Source, Want};
 use core::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Writes the ntuple to a file of ROOT at `path`, cluster by cluster, each page only if its checksum is that of its bytes; `progress` is told of
 /// the entries that are written.
@@ -39,7 +40,7 @@ pub fn export<S: Source>(
 
 /// A file of ROOT that is nowhere: its bytes are made when they are asked for, from any thread.
 pub struct VirtualFile<S> {
-    ntuple: Ntuple<S>,
+    ntuple: Arc<Ntuple<S>>,
     /// One behind the other, from the start of the file to its end.
     pieces: Vec<Piece>,
     length_bytes: u64,
@@ -69,7 +70,8 @@ impl<S: Source> VirtualFile<S> {
     ///
     /// # Panics
     /// Never: each page is put somewhere.
-    pub fn new(ntuple: Ntuple<S>, name: &str, options: FileOptions) -> Result<Self> {
+    pub fn new(ntuple: impl Into<Arc<Ntuple<S>>>, name: &str, options: FileOptions) -> Result<Self> {
+        let ntuple = ntuple.into();
         let header = ntuple.header();
         let (envelope, header_sum) = header.write_known(&ntuple.known());
         let layout = Layout::new(name, &header.name, options.time)?;

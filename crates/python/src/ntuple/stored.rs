@@ -1,0 +1,448 @@
+//! Ntuples in a container: their names, versions and tags, and who appends to them.
+
+use super::options;
+use super::reader::{Any, NtupleReader};
+use super::writer::{complete, header, named, taken};
+use crate::container::Container;
+use crate::error::{Error, Result, Wrong};
+use crate::oid::class_of;
+use crate::slot::Slot;
+use dolmen_client::Container as Client;
+use dolmen_rntuple::format::schema::{Field, Schema};
+use dolmen_rntuple::store::{
+    Appender, ColumnAdder, CreateOptions, Store, StoreOptions, Stored, Version, When,
+};
+use dolmen_rntuple::write::{self, Options};
+use pyo3::prelude::{Bound, Py, PyAny, PyRef, PyResult, Python, pyclass, pymethods};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A version as Python has it: its number, when it was made in nanoseconds since 1970, entries, clusters, and what made it.
+type Told = (u64, u64, u64, u64, String);
+
+fn told(version: &Version) -> Told {
+    let made = format!("{:?}", version.made);
+    (version.number, version.time_ns, version.entry_count, version.cluster_count, made)
+}
+
+/// The ntuples of a container; used by ``dolmen.rntuple``.
+#[pyclass(frozen, module = "dolmen", name = "NtupleStore")]
+pub(crate) struct NtupleStore {
+    cont: Slot<Client>,
+}
+
+impl NtupleStore {
+    fn run<R: Send>(&self, py: Python<'_>, body: impl FnOnce(&Store) -> Result<R> + Send) -> Result<R> {
+        self.cont.run(py, |cont| body(&Store::new(cont, &StoreOptions::default())))
+    }
+
+    fn hold(&self, py: Python<'_>, stored: Stored) -> Result<StoredNtuple> {
+        let session = self.cont.session().clone();
+        Ok(StoredNtuple { slot: py.detach(|| session.hold(stored))? })
+    }
+}
+
+/// How an ntuple is stored.
+fn create_options(
+    group_bytes: u32,
+    keep_ns: Option<u64>,
+    class: Option<&str>,
+    order: Vec<u32>,
+) -> Result<CreateOptions> {
+    let default = CreateOptions::default();
+    let class = if class.is_some() { class_of(class)? } else { default.class };
+    Ok(CreateOptions { group_bytes, class, keep_ns: keep_ns.unwrap_or(default.keep_ns), order, ..default })
+}
+
+#[pymethods]
+impl NtupleStore {
+    #[new]
+    fn new(cont: PyRef<'_, Container>) -> Self {
+        Self { cont: cont.slot().clone() }
+    }
+
+    /// Names of all ntuples.
+    fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let listed = self.run(py, |store| Ok(store.list()?))?;
+        Ok(listed.into_iter().map(|listed| listed.name.into()).collect())
+    }
+
+    /// One of them.
+    fn ntuple(&self, py: Python<'_>, name: &str) -> PyResult<StoredNtuple> {
+        let stored = self.run(py, |store| Ok(store.ntuple(name)?))?;
+        Ok(self.hold(py, stored)?)
+    }
+
+    /// Makes an ntuple without entries, whose fields are of the types that these arrays have.
+    #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
+    #[pyo3(signature = (name, fields, *, description="", settings=501, group_bytes=1_048_576, keep_ns=None, object_class=None))]
+    fn create(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        fields: Vec<(String, Bound<'_, PyAny>)>,
+        description: &str,
+        settings: u32,
+        group_bytes: u32,
+        keep_ns: Option<u64>,
+        object_class: Option<&str>,
+    ) -> PyResult<StoredNtuple> {
+        let fields = taken(fields)?;
+        let options = options(settings, 1, 1, true)?;
+        let header = header(name, description, &fields, &options)?;
+        let how = create_options(group_bytes, keep_ns, object_class, Vec::new())?;
+        let stored = self.run(py, |store| Ok(store.create(&header, &how)?))?;
+        Ok(self.hold(py, stored)?)
+    }
+
+    /// Imports an ntuple of a file of ROOT, its pages as they are, under another name if one is given.
+    #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
+    #[pyo3(signature = (path, ntuple=None, name=None, *, group_bytes=1_048_576, keep_ns=None, object_class=None, order=Vec::new()))]
+    fn import_root(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        ntuple: Option<String>,
+        name: Option<String>,
+        group_bytes: u32,
+        keep_ns: Option<u64>,
+        object_class: Option<&str>,
+        order: Vec<u32>,
+    ) -> PyResult<StoredNtuple> {
+        let how = create_options(group_bytes, keep_ns, object_class, order)?;
+        let stored = self.run(py, |store| {
+            let ntuple = super::reader::open_file(&path, ntuple.as_deref())?;
+            let name = name.unwrap_or_else(|| ntuple.header().name.to_string());
+            store.import(&name, &ntuple, &how)?;
+            Ok(store.ntuple(&name)?)
+        })?;
+        Ok(self.hold(py, stored)?)
+    }
+
+    /// Frees what no version needs; how many bytes and versions were freed is told.
+    fn collect(&self, py: Python<'_>) -> PyResult<String> {
+        let collected = self.run(py, |store| Ok(store.collect()?))?;
+        Ok(format!("{collected:?}"))
+    }
+
+    /// Removes an ntuple with all of its versions.
+    fn destroy(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        Ok(self.run(py, |store| Ok(store.destroy(name).map(drop)?))?)
+    }
+}
+
+/// An ntuple of a container; used by ``dolmen.rntuple``.
+#[pyclass(frozen, module = "dolmen", name = "StoredNtuple")]
+pub(crate) struct StoredNtuple {
+    slot: Slot<Stored>,
+}
+
+fn when(version: Option<u64>, tag: Option<&str>, time_ns: Option<u64>) -> Result<When<'_>> {
+    match (version, tag, time_ns) {
+        (None, None, None) => Ok(When::Now),
+        (Some(version), None, None) => Ok(When::Version(version)),
+        (None, Some(tag), None) => Ok(When::Tag(tag)),
+        (None, None, Some(time_ns)) => Ok(When::Time(time_ns)),
+        _ => Err(Error::Argument(Wrong::Version)),
+    }
+}
+
+#[pymethods]
+impl StoredNtuple {
+    /// Its name.
+    fn name(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.slot.run(py, |stored| Ok(stored.name().to_owned()))?)
+    }
+
+    /// Opens a version for reading.
+    #[pyo3(signature = (version=None, tag=None, time_ns=None))]
+    fn open(
+        &self,
+        py: Python<'_>,
+        version: Option<u64>,
+        tag: Option<&str>,
+        time_ns: Option<u64>,
+    ) -> PyResult<NtupleReader> {
+        let when = when(version, tag, time_ns)?;
+        let ntuple = self.slot.run(py, |stored| Ok(Any::Stored(Arc::new(stored.open(when)?))))?;
+        let session = self.slot.session().clone();
+        Ok(NtupleReader::stored(py.detach(|| session.hold(ntuple))?))
+    }
+
+    /// The current version, or another.
+    #[pyo3(signature = (version=None, tag=None, time_ns=None))]
+    fn version(
+        &self,
+        py: Python<'_>,
+        version: Option<u64>,
+        tag: Option<&str>,
+        time_ns: Option<u64>,
+    ) -> PyResult<Told> {
+        let when = when(version, tag, time_ns)?;
+        Ok(told(&self.slot.run(py, |stored| Ok(stored.version(when)?))?))
+    }
+
+    /// All versions, the oldest first.
+    fn versions(&self, py: Python<'_>) -> PyResult<Vec<Told>> {
+        let versions = self.slot.run(py, |stored| Ok(stored.versions()?))?;
+        Ok(versions.iter().map(told).collect())
+    }
+
+    /// All tags with the versions that they keep.
+    fn tags(&self, py: Python<'_>) -> PyResult<Vec<(String, u64)>> {
+        let tags = self.slot.run(py, |stored| Ok(stored.tags()?))?;
+        Ok(tags.into_iter().map(|tag| (tag.name.into(), tag.version)).collect())
+    }
+
+    /// Has a tag keep a version, the current one unless another is told; with `move` also one that keeps another.
+    #[pyo3(signature = (name, version=None, *, r#move=false))]
+    fn tag(&self, py: Python<'_>, name: &str, version: Option<u64>, r#move: bool) -> PyResult<Told> {
+        let when = when(version, None, None)?;
+        Ok(told(&self.slot.run(py, |stored| Ok(stored.tag(name, when, r#move)?))?))
+    }
+
+    /// Removes a tag.
+    fn untag(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        Ok(self.slot.run(py, |stored| Ok(stored.untag(name)?))?)
+    }
+
+    /// Sets for how long versions that were replaced are kept, in nanoseconds.
+    fn keep(&self, py: Python<'_>, keep_ns: u64) -> PyResult<()> {
+        Ok(self.slot.run(py, |stored| Ok(stored.keep(keep_ns)?))?)
+    }
+
+    /// Removes versions that no tag keeps and that were kept for long enough; how many.
+    fn expire(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.slot.run(py, |stored| Ok(stored.expire()?))?)
+    }
+
+    /// Begins to add columns for fields of the types that these arrays have; their values are not put.
+    #[pyo3(signature = (fields, *, settings=501, page_bytes=262_144))]
+    fn add_columns(
+        &self,
+        py: Python<'_>,
+        fields: Vec<(String, Bound<'_, PyAny>)>,
+        settings: u32,
+        page_bytes: u32,
+    ) -> PyResult<NtupleColumnAdder> {
+        let fields = taken(fields)?;
+        let options = options(settings, page_bytes, 1, true)?;
+        let (schema, adder) = self.slot.run(py, |stored| {
+            let mut schema = stored.open(When::Now)?.header().schema.clone();
+            write::schema(&mut schema, &named(&fields), options.compression)?;
+            let adder = stored.add_columns(&schema)?;
+            Ok((schema, adder))
+        })?;
+        let first_column = schema.columns.iter().position(|column| {
+            let field = &schema.fields[column.field as usize];
+            fields.iter().any(|(name, _)| **name == *top(&schema, field).name)
+        });
+        let first_column = first_column.unwrap_or(schema.columns.len());
+        let session = self.slot.session().clone();
+        let slot = py.detach(|| session.hold(Mutex::new(Some(adder))))?;
+        Ok(NtupleColumnAdder { options, schema, first_column, slot })
+    }
+
+    /// Looks at all pages of a version. How many there are, how many of these have no checksum, their bytes, and of those that are damaged: field,
+    /// column, entries of the cluster, page and what is wrong. With the path of a file of ROOT they are put right by its pages, if it has the same;
+    /// whether that was done is told of each.
+    #[pyo3(signature = (version=None, tag=None, *, path=None, ntuple=None, progress=None))]
+    fn scrub(
+        &self,
+        py: Python<'_>,
+        version: Option<u64>,
+        tag: Option<&str>,
+        path: Option<PathBuf>,
+        ntuple: Option<String>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(u64, u64, u64, Vec<Bad>)> {
+        let when = when(version, tag, None)?;
+        let (scrubbed, repaired) = self.slot.run(py, |stored| {
+            let scrubbed = stored.scrub(when, super::teller(progress))?;
+            let repaired = match &path {
+                Some(path) => {
+                    stored.repair(&scrubbed.bad, &super::reader::open_file(path, ntuple.as_deref())?)?
+                }
+                None => vec![false; scrubbed.bad.len()],
+            };
+            Ok((scrubbed, repaired))
+        })?;
+        let bad = scrubbed.bad.iter().zip(repaired).map(|(bad, is_right)| {
+            let entries = (bad.entries.first, bad.entries.end);
+            (bad.field.to_string(), bad.column, entries, bad.page, format!("{:?}", bad.damage), is_right)
+        });
+        Ok((scrubbed.pages, scrubbed.unsummed, scrubbed.bytes, bad.collect()))
+    }
+
+    /// Begins to append.
+    #[pyo3(signature = (*, settings=501, page_bytes=262_144, cluster_bytes=134_217_728))]
+    fn append(
+        &self,
+        py: Python<'_>,
+        settings: u32,
+        page_bytes: u32,
+        cluster_bytes: u64,
+    ) -> PyResult<NtupleAppender> {
+        let options = options(settings, page_bytes, cluster_bytes, true)?;
+        let appender = self.slot.run(py, |stored| Ok(stored.append()?))?;
+        let session = self.slot.session().clone();
+        let slot = py.detach(|| session.hold(Mutex::new(Some(appender))))?;
+        Ok(NtupleAppender { options, slot })
+    }
+}
+
+/// A damaged page: field, column, entries of the cluster, page, what is wrong, and whether it was put right.
+type Bad = (String, u32, (u64, u64), u32, String, bool);
+
+/// The field at the top that a field is or is below.
+fn top<'a>(schema: &'a Schema, mut field: &'a Field) -> &'a Field {
+    loop {
+        let above = &schema.fields[field.parent as usize];
+        if core::ptr::eq(above, field) {
+            return field;
+        }
+        field = above;
+    }
+}
+
+/// Who adds columns to an ntuple of a container; used by ``dolmen.rntuple``.
+#[pyclass(frozen, module = "dolmen", name = "NtupleColumnAdder")]
+pub(crate) struct NtupleColumnAdder {
+    options: Options,
+    /// With the fields that are added.
+    schema: Schema,
+    /// The first column of these.
+    first_column: usize,
+    // Guards: who adds or appends, for as long as a call lasts; taken with nothing else held. None when it is given up.
+    slot: Slot<Mutex<Option<ColumnAdder>>>,
+}
+
+impl NtupleColumnAdder {
+    fn run<R: Send>(
+        &self,
+        py: Python<'_>,
+        body: impl FnOnce(&mut ColumnAdder) -> Result<R> + Send,
+    ) -> Result<R> {
+        self.slot.run(py, |adder| {
+            let mut adder = adder.lock().unwrap_or_else(PoisonError::into_inner);
+            body(adder.as_mut().ok_or(Error::Closed)?)
+        })
+    }
+}
+
+#[pymethods]
+impl NtupleColumnAdder {
+    /// Entries of the clusters whose columns are to be put still.
+    fn missing(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64)>> {
+        let of = |adder: &mut ColumnAdder| {
+            Ok(adder.missing().iter().map(|entries| (entries.first, entries.end)).collect())
+        };
+        Ok(self.run(py, of)?)
+    }
+
+    /// Puts values for the next clusters, of all of their entries.
+    fn put(&self, py: Python<'_>, fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<()> {
+        let fields = taken(fields)?;
+        let put = |adder: &mut ColumnAdder| {
+            let fields = named(&fields);
+            let (mut at, count) = (0, write::entry_count(&fields)?);
+            while at < count {
+                let next = adder.missing().first().map_or(0, |entries| entries.end - entries.first);
+                if next == 0 || at + next > count {
+                    return Err(Error::Argument(Wrong::Clusters));
+                }
+                let mut cluster = write::seal(&self.schema, &fields, at..at + next, &self.options)?;
+                cluster.columns.drain(..self.first_column);
+                adder.push(&cluster)?;
+                at += next;
+            }
+            Ok(())
+        };
+        Ok(self.run(py, put)?)
+    }
+
+    /// Makes the columns part of the ntuple: all or nothing.
+    fn commit(&self, py: Python<'_>) -> PyResult<Told> {
+        Ok(told(&self.run(py, |adder| Ok(adder.commit()?))?))
+    }
+
+    /// Gives up what was put.
+    fn discard(&self, py: Python<'_>) -> PyResult<()> {
+        let discard = |adder: &Mutex<Option<ColumnAdder>>| match adder
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
+            Some(adder) => Ok(adder.discard()?),
+            None => Ok(()),
+        };
+        Ok(self.slot.run(py, discard)?)
+    }
+}
+
+/// Who appends to an ntuple of a container; used by ``dolmen.rntuple``.
+#[pyclass(frozen, module = "dolmen", name = "NtupleAppender")]
+pub(crate) struct NtupleAppender {
+    options: Options,
+    // Guards: who adds or appends, for as long as a call lasts; taken with nothing else held. None when it is given up.
+    slot: Slot<Mutex<Option<Appender>>>,
+}
+
+impl NtupleAppender {
+    fn run<R: Send>(
+        &self,
+        py: Python<'_>,
+        body: impl FnOnce(&mut Appender) -> Result<R> + Send,
+    ) -> Result<R> {
+        self.slot.run(py, |appender| {
+            let mut appender = appender.lock().unwrap_or_else(PoisonError::into_inner);
+            body(appender.as_mut().ok_or(Error::Closed)?)
+        })
+    }
+}
+
+#[pymethods]
+impl NtupleAppender {
+    /// Puts entries into the container, as clusters of their own; nobody sees them before the commit.
+    fn put(&self, py: Python<'_>, fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<()> {
+        let fields = taken(fields)?;
+        let put = |appender: &mut Appender| {
+            let schema = appender.schema().clone();
+            complete(&schema, &fields)?;
+            let fields = named(&fields);
+            for entries in write::cut(&fields, &self.options)? {
+                appender.push(&write::seal(&schema, &fields, entries, &self.options)?)?;
+            }
+            Ok(())
+        };
+        Ok(self.run(py, put)?)
+    }
+
+    /// Puts all entries of an ntuple of a file of ROOT with the same schema, its pages as they are.
+    #[pyo3(signature = (path, ntuple=None))]
+    fn put_root(&self, py: Python<'_>, path: PathBuf, ntuple: Option<String>) -> PyResult<()> {
+        let put = |appender: &mut Appender| {
+            let ntuple = super::reader::open_file(&path, ntuple.as_deref())?;
+            Ok(appender.push_all(&ntuple)?)
+        };
+        Ok(self.run(py, put)?)
+    }
+
+    /// Makes what was put part of the ntuple: all of it or nothing.
+    fn commit(&self, py: Python<'_>) -> PyResult<Told> {
+        Ok(told(&self.run(py, |appender| Ok(appender.commit()?))?))
+    }
+
+    /// Gives up what was put since the last commit.
+    fn discard(&self, py: Python<'_>) -> PyResult<()> {
+        let discard = |appender: &Mutex<Option<Appender>>| match appender
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
+            Some(appender) => Ok(appender.discard()?),
+            None => Ok(()),
+        };
+        Ok(self.slot.run(py, discard)?)
+    }
+}

@@ -1,0 +1,144 @@
+//! Arrays as Python has them: tuples, whose first word says what they are, with memory at the leaves.
+//!
+//! ``("values", dtype, memory)``, ``("lists", of, offsets, content)``, ``("repeated", count, length, content)``,
+//! ``("record", length, [(name, content), …])``, ``("variant", tags, index, [content, …])``. A dtype is one of numpy without the order
+//! of bytes; ``of`` is ``items``, ``text`` or ``streamed``; offsets and indices are of 64 bits, tags of 8.
+
+use crate::buffer::{Buffer, Lent};
+use crate::error::of_type;
+use dolmen_rntuple::{Array, Lists, Values};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::{
+    Bound, IntoPyObject, Py, PyAny, PyAnyMethods, PyErr, PyListMethods, PyResult, PyTupleMethods, Python,
+};
+use pyo3::types::{PyList, PyTuple};
+
+/// Trees within each other that are taken apart: as many as fields of a schema may be.
+const DEPTH_MAX: usize = 64;
+
+/// The tree of an array, whose memory it gets.
+pub(super) fn shown(py: Python<'_>, array: Array) -> PyResult<Bound<'_, PyTuple>> {
+    match array {
+        Array::Values(values) => {
+            let dtype = dtype(&values);
+            ("values", dtype, memory(py, values)?).into_pyobject(py)
+        }
+        Array::Lists { of, offsets, content } => {
+            let of = match of {
+                Lists::Items => "items",
+                Lists::Text => "text",
+                Lists::Streamed => "streamed",
+            };
+            ("lists", of, memory(py, Values::I64(offsets))?, shown(py, *content)?).into_pyobject(py)
+        }
+        Array::Repeated { count, len, content } => {
+            ("repeated", count, len, shown(py, *content)?).into_pyobject(py)
+        }
+        Array::Record { len, fields } => {
+            let shown = fields.into_iter().map(|(name, field)| Ok((name.into_string(), shown(py, field)?)));
+            ("record", len, shown.collect::<PyResult<Vec<_>>>()?).into_pyobject(py)
+        }
+        Array::Variant { tags, index, contents } => {
+            let contents =
+                contents.into_iter().map(|content| shown(py, content)).collect::<PyResult<Vec<_>>>()?;
+            ("variant", memory(py, Values::I8(tags))?, memory(py, Values::I64(index))?, contents)
+                .into_pyobject(py)
+        }
+    }
+}
+
+fn memory(py: Python<'_>, values: Values) -> PyResult<Py<Buffer>> {
+    Py::new(py, Buffer::of_values(values))
+}
+
+fn dtype(values: &Values) -> &'static str {
+    match values {
+        Values::Bool(_) => "?",
+        Values::I8(_) => "i1",
+        Values::U8(_) => "u1",
+        Values::I16(_) => "i2",
+        Values::U16(_) => "u2",
+        Values::I32(_) => "i4",
+        Values::U32(_) => "u4",
+        Values::I64(_) => "i8",
+        Values::U64(_) => "u8",
+        Values::F32(_) => "f4",
+        Values::F64(_) => "f8",
+    }
+}
+
+/// The array of a tree, whose memory is copied.
+pub(super) fn taken(tree: &Bound<'_, PyAny>) -> PyResult<Array> {
+    taken_at(tree, 0)
+}
+
+fn taken_at(tree: &Bound<'_, PyAny>, depth: usize) -> PyResult<Array> {
+    let tuple = tree.cast::<PyTuple>().map_err(|_other| of_type("an array is a tuple"))?;
+    let at = |place| tuple.get_item(place);
+    if depth > DEPTH_MAX {
+        return Err(PyValueError::new_err("there are too many arrays within each other"));
+    }
+    let content = |place| Ok::<_, PyErr>(Box::new(taken_at(&at(place)?, depth + 1)?));
+    match &*at(0)?.extract::<String>()? {
+        "values" => Ok(Array::Values(values(&at(1)?.extract::<String>()?, &at(2)?)?)),
+        "lists" => {
+            let of = match &*at(1)?.extract::<String>()? {
+                "text" => Lists::Text,
+                "streamed" => Lists::Streamed,
+                _ => Lists::Items,
+            };
+            let Values::I64(offsets) = values("i8", &at(2)?)? else { unreachable!("that is what i8 is") };
+            Ok(Array::Lists { of, offsets, content: content(3)? })
+        }
+        "repeated" => {
+            Ok(Array::Repeated { count: at(1)?.extract()?, len: at(2)?.extract()?, content: content(3)? })
+        }
+        "record" => {
+            let mut fields = Vec::new();
+            for field in at(2)?.cast::<PyList>()?.iter() {
+                let (name, content) = field.extract::<(String, Bound<'_, PyAny>)>()?;
+                fields.push((name.into(), taken_at(&content, depth + 1)?));
+            }
+            Ok(Array::Record { len: at(1)?.extract()?, fields })
+        }
+        "variant" => {
+            let Values::I8(tags) = values("i1", &at(1)?)? else { unreachable!("that is what i1 is") };
+            let Values::I64(index) = values("i8", &at(2)?)? else { unreachable!("that is what i8 is") };
+            let contents = at(3)?;
+            let contents = contents.cast::<PyList>()?.iter();
+            let contents = contents.map(|content| taken_at(&content, depth + 1)).collect::<PyResult<_>>()?;
+            Ok(Array::Variant { tags, index, contents })
+        }
+        _ => Err(of_type("there is no such array")),
+    }
+}
+
+/// Numbers of `N` bytes each.
+fn numbers<T, const N: usize>(bytes: &[u8], of: impl Fn([u8; N]) -> T) -> PyResult<Vec<T>> {
+    let (numbers, rest) = bytes.as_chunks::<N>();
+    if !rest.is_empty() {
+        return Err(PyValueError::new_err("memory has a part of a number at its end"));
+    }
+    Ok(numbers.iter().map(|bytes| of(*bytes)).collect())
+}
+
+fn values(dtype: &str, memory: &Bound<'_, PyAny>) -> PyResult<Values> {
+    let lent = Lent::to_read(memory)?;
+    let (py, bytes) = (memory.py(), lent.bytes());
+    py.detach(|| {
+        Ok(match dtype {
+            "?" => Values::Bool(bytes.iter().map(|&byte| u8::from(byte != 0)).collect()),
+            "i1" => Values::I8(numbers(bytes, i8::from_le_bytes)?),
+            "u1" => Values::U8(bytes.to_vec()),
+            "i2" => Values::I16(numbers(bytes, i16::from_le_bytes)?),
+            "u2" => Values::U16(numbers(bytes, u16::from_le_bytes)?),
+            "i4" => Values::I32(numbers(bytes, i32::from_le_bytes)?),
+            "u4" => Values::U32(numbers(bytes, u32::from_le_bytes)?),
+            "i8" => Values::I64(numbers(bytes, i64::from_le_bytes)?),
+            "u8" => Values::U64(numbers(bytes, u64::from_le_bytes)?),
+            "f4" => Values::F32(numbers(bytes, f32::from_le_bytes)?),
+            "f8" => Values::F64(numbers(bytes, f64::from_le_bytes)?),
+            _ => return Err(of_type("there is no field of such values")),
+        })
+    })
+}

@@ -1,0 +1,114 @@
+//! Arrays into a file of ROOT.
+
+use super::{compression, file_options, options, tree};
+use crate::error::{Error, Result};
+use dolmen_rntuple::Array;
+use dolmen_rntuple::format::Header;
+use dolmen_rntuple::format::schema::Schema;
+use dolmen_rntuple::rootfile::RootWriter;
+use dolmen_rntuple::write::{self, Options};
+use pyo3::prelude::{Bound, PyAny, PyResult, Python, pyclass, pymethods};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// Fields at the top, by their names.
+pub(super) type Fields = Vec<(String, Array)>;
+
+/// A file of ROOT that is written; used by ``dolmen.rntuple``. It has its name when it is finished.
+#[pyclass(frozen, module = "dolmen", name = "NtupleWriter")]
+pub(crate) struct NtupleWriter {
+    options: Options,
+    /// Guards the writer: one appends at a time. None when it is finished or given up.
+    writer: Mutex<Option<RootWriter>>,
+}
+
+/// Arrays from their trees.
+pub(super) fn taken(fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Fields> {
+    fields.into_iter().map(|(name, field)| Ok((name, tree::taken(&field)?))).collect()
+}
+
+pub(super) fn named(fields: &Fields) -> Vec<(&str, &Array)> {
+    fields.iter().map(|(name, array)| (&**name, array)).collect()
+}
+
+/// A header with a schema that suits arrays.
+pub(super) fn header(name: &str, description: &str, fields: &Fields, options: &Options) -> Result<Header> {
+    let mut schema = Schema::default();
+    write::schema(&mut schema, &named(fields), options.compression)?;
+    let writer = concat!("Dolmen ", env!("CARGO_PKG_VERSION")).into();
+    Ok(Header { name: name.into(), description: description.into(), writer, schema, checksum: 0 })
+}
+
+#[pymethods]
+impl NtupleWriter {
+    /// Begins a file with an ntuple whose fields are of the types that these arrays have; their values are not written.
+    #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "what a file and its pages can be")]
+    #[pyo3(signature = (path, name, fields, *, description="", settings=505, page_bytes=262_144, cluster_bytes=134_217_728, time_s=None))]
+    fn create(
+        py: Python<'_>,
+        path: PathBuf,
+        name: &str,
+        fields: Vec<(String, Bound<'_, PyAny>)>,
+        description: &str,
+        settings: u32,
+        page_bytes: u32,
+        cluster_bytes: u64,
+        time_s: Option<u64>,
+    ) -> PyResult<Self> {
+        let fields = taken(fields)?;
+        let options = options(settings, page_bytes, cluster_bytes, false)?;
+        let header = header(name, description, &fields, &options)?;
+        let known = header.schema.known();
+        let of_file = file_options(compression(settings)?, time_s);
+        let writer = py.detach(|| RootWriter::create(&path, header, known, of_file).map_err(Error::from))?;
+        Ok(Self { options, writer: Mutex::new(Some(writer)) })
+    }
+
+    /// Appends entries, as clusters of their own.
+    fn append(&self, py: Python<'_>, fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<()> {
+        let fields = taken(fields)?;
+        py.detach(|| self.put(&fields))?;
+        Ok(())
+    }
+
+    /// Ends the file, which is on the disk then.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        let finish = || match self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(writer) => Ok(writer.finish()?),
+            None => Err(Error::Closed),
+        };
+        Ok(py.detach(finish)?)
+    }
+
+    /// Gives it up: nothing is left of it. Does nothing to one that is finished.
+    fn discard(&self, py: Python<'_>) {
+        py.detach(|| drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner).take()));
+    }
+}
+
+impl NtupleWriter {
+    fn put(&self, fields: &Fields) -> Result<()> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = writer.as_mut().ok_or(Error::Closed)?;
+        let schema = writer.header().schema.clone();
+        complete(&schema, fields)?;
+        let fields = named(fields);
+        for entries in write::cut(&fields, &self.options)? {
+            let cluster = write::seal(&schema, &fields, entries, &self.options)?;
+            writer.append(&cluster)?;
+        }
+        Ok(())
+    }
+}
+
+/// All fields at the top that hold values are there.
+pub(super) fn complete(schema: &Schema, fields: &Fields) -> Result<()> {
+    let tops = (0_u32..).zip(&schema.fields).filter(|(number, field)| field.parent == *number);
+    for (_, field) in tops.filter(|(_, field)| field.source.is_none()) {
+        if !fields.iter().any(|(name, _)| **name == *field.name) {
+            return Err(dolmen_rntuple::Error::NoField { name: field.name.clone() }.into());
+        }
+    }
+    Ok(())
+}

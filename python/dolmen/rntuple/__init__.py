@@ -1,0 +1,918 @@
+"""Physics event data: ntuples (RNTuple 1.0) in files of ROOT and in containers.
+
+    from dolmen import rntuple
+
+    events = rntuple.open("events.root", "Events")
+    muons = events.arrays(["Muon_pt", "Muon_eta"])
+
+    store = rntuple.Store(container)
+    store.import_root("events.root")
+    store["Events"].append(muons_of_today)
+
+An ntuple that is open shows one version and may be read by any number of threads at once. Nothing here needs ROOT. numpy is needed;
+awkward (``library="ak"``) and pyarrow (``library="pa"``, batches, Parquet) are if they are asked for.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from dolmen import Container
+from dolmen._dolmen import (
+    NtupleAppender,
+    NtupleReader,
+    NtupleServer,
+    NtupleStore,
+    NtupleTree,
+    NtupleWriter,
+    StoredNtuple,
+)
+from dolmen._dolmen import ntuples as _ntuples
+from dolmen._dolmen import trees as _trees
+from dolmen.errors import Error, Invalid, NotFound
+from dolmen.rntuple import _arrays
+from dolmen.rntuple._arrays import Field
+
+__all__ = [
+    "Appender",
+    "Estimate",
+    "Field",
+    "Medium",
+    "Ntuple",
+    "RootWriter",
+    "Scrubbed",
+    "Store",
+    "Stored",
+    "Tree",
+    "Version",
+    "ntuples",
+    "open",
+    "trees",
+    "write_root",
+]
+
+#: Path of a file.
+_Path = str | os.PathLike[str]
+#: Names of fields, one or several; None for all.
+_Columns = str | Sequence[str] | None
+#: Comparisons of fields.
+_Filter = Sequence[tuple[str, str, Any]]
+
+_ALGORITHMS = {"none": 0, "zlib": 1, "lzma": 2, "lz4": 4, "zstd": 5}
+_LEVELS = {"none": 0, "zlib": 6, "lzma": 7, "lz4": 1, "zstd": 5}
+
+#: Comparisons that a filter may have.
+_COMPARE = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+
+
+def _settings(compression: str | None) -> int:
+    """The number of a compression: ``none``, ``zstd``, ``zstd:1``, ``lz4``, ``zlib:6``, ``lzma:7``."""
+    name, _, level = str(compression or "none").partition(":")
+    if name not in _ALGORITHMS or (level and not level.isdigit()):
+        raise Invalid(f"{compression!r} is no compression: none, zlib, lzma, lz4 or zstd, with :LEVEL or without")
+    return _ALGORITHMS[name] * 100 + (int(level) if level else _LEVELS[name])
+
+
+def ntuples(path: _Path) -> list[str]:
+    """Names of the ntuples in a file of ROOT."""
+    with _named(path):
+        return _ntuples(os.fspath(path))
+
+
+@contextlib.contextmanager
+def _named(path: _Path) -> Iterator[None]:
+    """Has errors tell which file they are about."""
+    try:
+        yield
+    except Error as error:
+        if len(error.args) > 1:
+            error.args = (error.args[0], f"{os.fspath(path)}: {error.args[1]}", *error.args[2:])
+            error.strerror = error.args[1]
+        raise
+
+
+def open(
+    source: _Path | Container,
+    name: str | None = None,
+    *,
+    version: int | None = None,
+    tag: str | None = None,
+    time: float | None = None,
+) -> "Ntuple":
+    """Opens an ntuple for reading.
+
+    source
+        The path of a file of ROOT, or a container.
+    name
+        Its name; None for the only one that there is.
+    version, tag, time
+        Of an ntuple in a container, one of them: the number of a version, a tag, or seconds since 1970 (the last version that was made
+        until then). None for the current one.
+
+    Raises NotFound if there is no such file, ntuple or version, Corrupt if it is damaged.
+    """
+    if isinstance(source, Container):
+        store = Store(source)
+        if name is None:
+            names = store.names()
+            if len(names) != 1:
+                raise Invalid(f"the container has {len(names)} ntuples: name one of {', '.join(names) or 'none'}")
+            (name,) = names
+        return store[name].open(version=version, tag=tag, time=time)
+    if not (version is None and tag is None and time is None):
+        raise Invalid("a file has one version of an ntuple")
+    with _named(source):
+        return Ntuple(NtupleReader.open_file(os.fspath(source), name))
+
+
+def trees(path: _Path) -> list[str]:
+    """Names of the trees (TTree) in a file of ROOT."""
+    with _named(path):
+        return _trees(os.fspath(path))
+
+
+class Tree:
+    """A tree (TTree) of a file of ROOT that is open for reading: ``len(tree)`` entries of ``tree.branches``, by their paths, the type of
+    each as a field of an ntuple would have it. ``tree.refused`` has those that are not read, and why.
+    """
+
+    def __init__(self, path: _Path, name: str | None = None) -> None:
+        with _named(path):
+            self._tree = NtupleTree(os.fspath(path), name)
+        self.name, self.title = self._tree.texts()
+        self._numbers: dict[str, int] = {}
+        self.branches: dict[str, str] = {}
+        self.refused: dict[str, str] = {}
+        self._tops: list[str] = []
+        for number, (path, type_, why, parent, _below) in enumerate(self._tree.branches()):
+            self._numbers.setdefault(path, number)
+            if why is None:
+                self.branches[path] = type_
+            else:
+                self.refused[path] = why
+            if parent is None:
+                self._tops.append(path)
+
+    def __len__(self) -> int:
+        return self._tree.entry_count()
+
+    def __repr__(self) -> str:
+        return f"<dolmen.rntuple.Tree {self.name!r}: {len(self)} entries, {len(self._numbers)} branches>"
+
+    def keys(self) -> list[str]:
+        """Paths of the branches at the top."""
+        return list(self._tops)
+
+    def trees(
+        self, branches: Sequence[str], start: int | None = None, stop: int | None = None
+    ) -> list[_arrays.Tree]:
+        """What branches have, as the extension module gives it; ``arrays`` makes arrays of it."""
+        start, stop, _ = slice(start, stop).indices(len(self))
+        numbers = []
+        for name in branches:
+            if name not in self._numbers:
+                raise NotFound(f"there is no branch {name!r}")
+            numbers.append(self._numbers[name])
+        return self._tree.read(numbers, start, max(start, stop))
+
+    def arrays(
+        self,
+        branches: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        library: str = "ak",
+    ) -> Any:
+        """Reads branches of a range of entries, as ``Ntuple.arrays`` does; None for all at the top that are not refused.
+
+        Raises Invalid, which names the branch and its class, for one that is refused.
+        """
+        if branches is None:
+            branches = [name for name in self._tops if name not in self.refused]
+        branches = [branches] if isinstance(branches, str) else list(branches)
+        start, stop, _ = slice(start, stop).indices(len(self))
+        stop = max(start, stop)
+        trees = self.trees(branches, start, stop)
+        fields = [_arrays.field_like(tree, name) for name, tree in zip(branches, trees)]
+        return _together(fields, branches, trees, stop - start, library)
+
+    def __getitem__(self, name: str) -> Any:
+        """All values of a branch: a numpy array if it is flat, an awkward array else."""
+        (tree,) = self.trees([name])
+        field = _arrays.field_like(tree, name)
+        try:
+            return _arrays.to_numpy(field, tree)
+        except Invalid:
+            import awkward as ak
+
+            return ak.Array(_arrays.to_awkward(field, tree))
+
+
+class Medium:
+    """What a store or a disk takes: latency in seconds, bytes a second, requests at once, and prices in whatever money of a request that
+    writes (``put``), one that reads (``get``), 10**9 bytes for a month and 10**9 bytes that leave it.
+    """
+
+    S3: "Medium"
+    SSD: "Medium"
+    HDD: "Medium"
+
+    def __init__(
+        self,
+        latency: float,
+        bandwidth: float,
+        parallel: int = 32,
+        *,
+        put: float = 0.0,
+        get: float = 0.0,
+        gigabyte_month: float = 0.0,
+        gigabyte_out: float = 0.0,
+    ) -> None:
+        self.latency = latency
+        self.bandwidth = bandwidth
+        self.parallel = parallel
+        self.prices = (put, get, gigabyte_month, gigabyte_out)
+
+    def __repr__(self) -> str:
+        return f"Medium(latency={self.latency}, bandwidth={self.bandwidth:.3g}, parallel={self.parallel})"
+
+
+#: An object store far away, at list prices in dollars of 2026 for its standard class, read from within its region.
+Medium.S3 = Medium(0.015, 1e9, put=5e-6, get=4e-7, gigabyte_month=0.023)
+#: A solid-state disk in the machine.
+Medium.SSD = Medium(1e-4, 3e9)
+#: A disk that turns.
+Medium.HDD = Medium(8e-3, 2e8, 1)
+
+
+class Estimate:
+    """What a reading takes, from page lists alone.
+
+    ``entries``, ``clusters``, ``pages``, ``stored_bytes``, ``memory_bytes``, ``requests`` are exact. ``seconds`` (and
+    ``seconds_page_by_page``, if each page were a request of its own, one after the other), ``money_reading``, ``money_writing`` (in
+    blobs of ``blob_bytes``, which suit the medium) and ``money_month`` are by the medium's numbers. ``columns`` has for each column its
+    field, pages, stored bytes and bytes in memory.
+    """
+
+    entries: int
+    clusters: int
+    pages: int
+    stored_bytes: int
+    memory_bytes: int
+    requests: int
+    blob_bytes: int
+    seconds: float
+    seconds_page_by_page: float
+    money_reading: float
+    money_writing: float
+    money_month: float
+
+    def __init__(self, told: dict[str, Any], names: list[str]) -> None:
+        self.__dict__.update(told)
+        self.columns = [(names[field], *rest) for _column, field, *rest in told["columns"]]
+
+    def __repr__(self) -> str:
+        return (
+            f"<Estimate: {self.stored_bytes} bytes in {self.pages} pages by {self.requests} requests, {self.seconds:.3g} s,"
+            f" {self.money_reading:.3g} to read>"
+        )
+
+
+class Ntuple:
+    """An ntuple that is open for reading, of one version: ``len(ntuple)`` entries of ``ntuple.fields``."""
+
+    def __init__(self, reader: NtupleReader) -> None:
+        self._reader = reader
+        self.name, self.description, self.writer = reader.texts()
+        self._all = [Field(number, described) for number, described in enumerate(reader.fields())]
+        described = reader.fields()
+        #: Fields at the top by their names.
+        self.fields = {}
+        for field, (_, _, parent, *_) in zip(self._all, described):
+            if parent == field.number:
+                self.fields[field.name] = field
+            else:
+                self._all[parent].children.append(field)
+        self._names = self._dotted(described)
+        self._count = reader.entry_count()
+
+    def _dotted(self, described: Sequence[tuple[Any, ...]]) -> list[str]:
+        names: list[str] = []
+        for number, (name, _, parent, *_) in enumerate(described):
+            names.append(name if parent == number else f"{names[parent]}.{name}")
+        return names
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"<dolmen.rntuple.Ntuple {self.name!r}: {len(self)} entries, {len(self.fields)} fields>"
+
+    def keys(self) -> list[str]:
+        """Names of the fields at the top."""
+        return list(self.fields)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.fields
+
+    def field(self, name: str) -> Field:
+        """A field by its name, with dots between field and subfield; raises NotFound."""
+        first, *rest = name.split(".")
+        found = self.fields.get(first)
+        for part in rest:
+            found = next((child for child in found.children if child.name == part), None) if found else None
+        if found is None:
+            raise NotFound(f"there is no field {name!r}")
+        return found
+
+    @property
+    def clusters(self) -> list[tuple[int, int]]:
+        """The entries of each cluster, as pairs of the first and the one behind the last."""
+        return [(first, first + count) for first, count in self._reader.clusters()]
+
+    def _chosen(self, columns: _Columns) -> tuple[list[Field], list[str]]:
+        if columns is None:
+            return list(self.fields.values()), list(self.fields)
+        columns = [columns] if isinstance(columns, str) else list(columns)
+        return [self.field(name) for name in columns], columns
+
+    def _range(self, start: int | None, stop: int | None) -> tuple[int, int]:
+        start, stop, _ = slice(start, stop).indices(len(self))
+        return start, max(start, stop)
+
+    def _trees(self, fields: list[Field], start: int, stop: int) -> list[_arrays.Tree]:
+        return self._reader.read([field.number for field in fields], start, stop)
+
+    def __getitem__(self, name: str) -> Any:
+        """All values of a field: a numpy array if it is flat, an awkward array else."""
+        field = self.field(name)
+        (tree,) = self._trees([field], 0, len(self))
+        try:
+            return _arrays.to_numpy(field, tree)
+        except Invalid:
+            import awkward as ak
+
+            return ak.Array(_arrays.to_awkward(field, tree))
+
+    def arrays(
+        self,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        filter: _Filter | None = None,
+        library: str = "ak",
+    ) -> Any:
+        """Reads fields of a range of entries.
+
+        columns
+            Names of fields, with dots for subfields; None for all at the top.
+        start, stop
+            The range of entries, as in slices.
+        filter
+            Comparisons ``(field, op, value)`` of flat fields, all of which have to hold; ``op`` is one of ``< <= > >= == !=``.
+        library
+            ``"np"``: a dict of numpy arrays, of flat fields; ``"ak"``: an awkward array of records; ``"pa"``: a table of Arrow.
+
+        Memory is what is read; pages that are stored plainly are read to where they stay. Raises NotFound, Corrupt.
+        """
+        fields, names = self._chosen(columns)
+        start, stop = self._range(start, stop)
+        if filter is not None:
+            return self._filtered(fields, names, start, stop, filter, library)
+        return _together(fields, names, self._trees(fields, start, stop), stop - start, library)
+
+    def _filtered(
+        self, fields: list[Field], names: list[str], start: int, stop: int, filter: _Filter, library: str
+    ) -> Any:
+        tests = [(self.field(name), _comparison(op), value) for name, op, value in filter]
+        parts = []
+        for first, end in self._possible(filter, start, stop):
+            keep = np.ones(end - first, bool)
+            for field, compare, value in tests:
+                (tree,) = self._trees([field], first, end)
+                keep &= compare(_arrays.to_numpy(field, tree), value)
+            if keep.any():
+                # What is before the first and behind the last is not read.
+                places = np.flatnonzero(keep)
+                low, high = int(places[0]), int(places[-1]) + 1
+                trees = self._trees(fields, first + low, first + high)
+                read = _together(fields, names, trees, high - low, library)
+                parts.append(_masked(read, keep[low:high], library))
+        if not parts:
+            return _together(fields, names, self._trees(fields, 0, 0), 0, library)
+        return _joined(parts, library)
+
+    def _possible(self, filter: _Filter, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Ranges of entries that can pass, none over the end of a cluster."""
+        conditions = [(name, op, value) for name, op, value in filter]
+        ranges = self._reader.prune(conditions, start, stop)
+        clusters = self.clusters
+        for low, high in ranges:
+            for first, end in clusters:
+                if first < high and end > low:
+                    yield max(first, low), min(end, high)
+
+    def batches(
+        self,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        step: int | None = None,
+    ) -> Iterator[Any]:
+        """Record batches of Arrow, one after the other: of ``step`` entries, or of the clusters."""
+        fields, names = self._chosen(columns)
+        start, stop = self._range(start, stop)
+        for first, end in self._steps(start, stop, step):
+            trees = self._trees(fields, first, end)
+            yield _arrow_batch(fields, names, trees)
+
+    def _steps(self, start: int, stop: int, step: int | None) -> list[tuple[int, int]]:
+        if step is not None:
+            if step < 1:
+                raise Invalid("a step has at least an entry")
+            return [(first, min(first + step, stop)) for first in range(start, stop, step)]
+        return [(max(first, start), min(end, stop)) for first, end in self.clusters if first < stop and end > start]
+
+    def arrow_schema(self, columns: _Columns = None) -> Any:
+        """The schema of what ``batches`` gives."""
+        fields, names = self._chosen(columns)
+        return _arrow_batch(fields, names, self._trees(fields, 0, 0)).schema
+
+    def arrow_reader(
+        self,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        step: int | None = None,
+    ) -> Any:
+        """A ``pyarrow.RecordBatchReader``."""
+        import pyarrow as pa
+
+        return pa.RecordBatchReader.from_batches(
+            self.arrow_schema(columns), self.batches(columns, start, stop, step=step)
+        )
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.arrow_reader().__arrow_c_stream__(requested_schema)
+
+    def to_parquet(
+        self,
+        path: _Path,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        step: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Writes a file of Parquet, a row group for each step or cluster; ``options`` are those of ``pyarrow.parquet.ParquetWriter``."""
+        import pyarrow.parquet as pq
+
+        with pq.ParquetWriter(path, self.arrow_schema(columns), **options) as writer:
+            for batch in self.batches(columns, start, stop, step=step):
+                writer.write_batch(batch)
+
+    def estimate(
+        self,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        medium: Medium | None = None,
+        blob_bytes: int | None = None,
+    ) -> Estimate:
+        """What reading would take, see ``Estimate``; nothing but page lists is read."""
+        fields, _ = self._chosen(columns)
+        start, stop = self._range(start, stop)
+        medium = medium or Medium.S3
+        numbers = [field.number for field in fields]
+        told = self._reader.estimate(
+            numbers, start, stop, medium.latency, medium.bandwidth, medium.parallel, medium.prices, blob_bytes
+        )
+        return Estimate(told, self._names)
+
+    def export_root(
+        self,
+        path: _Path,
+        *,
+        compression: str | None = "zstd",
+        time: float | None = None,
+        progress: Callable[[int], Any] | None = None,
+    ) -> None:
+        """Writes a file of ROOT with the pages as they are, bit for bit; raises Corrupt, and leaves no file, if one is damaged.
+
+        compression
+            Of header, footer and page lists alone.
+        time
+            Seconds since 1970 that the file tells; None for now. The same ntuple at the same time under the same name is the same file.
+        progress
+            Called with the number of entries that are written, after each cluster.
+        """
+        time = None if time is None else int(time)
+        self._reader.export_root(os.fspath(path), _settings(compression), time, progress)
+
+    def serve(self, name: str | None = None, *, host: str = "127.0.0.1", port: int = 0) -> NtupleServer:
+        """Serves it over HTTP as a file of ROOT that is nowhere, to ROOT, uproot and others; ``.url`` says where.
+
+        It ends with ``close()`` or the ``with`` block. Whoever reaches the address reads it: there is no other protection.
+        """
+        return self._reader.serve(name or f"{self.name}.root", host, port)
+
+
+def _comparison(op: str) -> Callable[[Any, Any], Any]:
+    try:
+        return _COMPARE[op]
+    except KeyError:
+        raise Invalid(f"{op!r} is no comparison: {' '.join(_COMPARE)}") from None
+
+
+def _together(
+    fields: list[Field], names: Sequence[str], trees: Sequence[_arrays.Tree], count: int, library: str
+) -> Any:
+    if library == "np":
+        return {name: _arrays.to_numpy(field, tree) for name, field, tree in zip(names, fields, trees)}
+    if library == "ak":
+        import awkward as ak
+
+        contents = [_arrays.to_awkward(field, tree) for field, tree in zip(fields, trees)]
+        return ak.Array(ak.contents.RecordArray(contents, names, length=count))
+    if library == "pa":
+        import pyarrow as pa
+
+        return pa.Table.from_batches([_arrow_batch(fields, names, trees)])
+    raise Invalid(f"{library!r} is no library: np, ak or pa")
+
+
+def _arrow_batch(fields: list[Field], names: Sequence[str], trees: Sequence[_arrays.Tree]) -> Any:
+    import pyarrow as pa
+
+    arrays = [_arrays.to_arrow(field, tree) for field, tree in zip(fields, trees)]
+    return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def _masked(read: Any, keep: np.ndarray[Any, Any], library: str) -> Any:
+    if library == "np":
+        return {name: array[keep] for name, array in read.items()}
+    if library == "ak":
+        return read[keep]
+    import pyarrow as pa
+
+    return read.filter(pa.array(keep))
+
+
+def _joined(parts: list[Any], library: str) -> Any:
+    if library == "np":
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if library == "ak":
+        import awkward as ak
+
+        return ak.concatenate(parts)
+    import pyarrow as pa
+
+    return pa.concat_tables(parts)
+
+
+class RootWriter:
+    """Writes an ntuple to a new file of ROOT, piece by piece.
+
+    The fields are those of the first piece. The file has its name when ``close`` or the ``with`` block ends it; with an exception it is
+    given up, and what was there before stays.
+    """
+
+    def __init__(
+        self,
+        path: _Path,
+        name: str,
+        *,
+        description: str = "",
+        compression: str | None = "zstd",
+        page_bytes: int = 1 << 18,
+        cluster_bytes: int = 128 << 20,
+    ) -> None:
+        self._path, self._name, self._description = os.fspath(path), name, description
+        self._settings, self._page_bytes, self._cluster_bytes = _settings(compression), page_bytes, cluster_bytes
+        self._writer: NtupleWriter | None = None
+
+    def append(self, data: Any) -> None:
+        """Appends entries: a mapping of names to arrays, a table of Arrow or pandas, or an awkward array of records."""
+        fields = _arrays.fields_of(data)
+        if self._writer is None:
+            self._writer = NtupleWriter.create(
+                self._path,
+                self._name,
+                fields,
+                description=self._description,
+                settings=self._settings,
+                page_bytes=self._page_bytes,
+                cluster_bytes=self._cluster_bytes,
+            )
+        self._writer.append(fields)
+
+    def close(self) -> None:
+        """Ends the file, which is on the disk then; raises Invalid if nothing was ever appended, since then it has no fields."""
+        if self._writer is None:
+            raise Invalid("an ntuple without fields cannot be written: append something, if only arrays without values")
+        self._writer.finish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _value: Any, _trace: Any) -> None:
+        if kind is None:
+            self.close()
+        elif self._writer is not None:
+            self._writer.discard()
+
+
+def write_root(path: _Path, name: str, data: Any, **options: Any) -> None:
+    """Writes an ntuple to a new file of ROOT; ``options`` are those of ``RootWriter``."""
+    with RootWriter(path, name, **options) as writer:
+        writer.append(data)
+
+
+class Version:
+    """A version of an ntuple in a container: its ``number``, its ``time`` (seconds since 1970), ``entries``, ``clusters``, and what
+    ``made`` it.
+    """
+
+    def __init__(self, told: tuple[Any, ...]) -> None:
+        self.number, time_ns, self.entries, self.clusters, self.made = told
+        self.time = time_ns / 1e9
+
+    def __repr__(self) -> str:
+        return f"<Version {self.number}: {self.entries} entries, {self.made}>"
+
+
+class Scrubbed:
+    """What was looked at: ``pages``, ``bytes``, how many pages have no checksum (``unsummed``), and ``bad``: of each damaged page a dict with
+    ``field``, ``column``, ``entries`` of its cluster, ``page``, ``damage`` and whether it was ``repaired``.
+    """
+
+    def __init__(self, told: tuple[Any, ...]) -> None:
+        self.pages, self.unsummed, self.bytes, bad = told
+        names = ("field", "column", "entries", "page", "damage", "repaired")
+        self.bad = [dict(zip(names, one)) for one in bad]
+
+    def __repr__(self) -> str:
+        return f"<Scrubbed: {self.pages} pages, {self.bytes} bytes, {len(self.bad)} damaged>"
+
+
+class Store:
+    """The ntuples of a container. Any container can have some, beside other things."""
+
+    def __init__(self, container: Container) -> None:
+        self._store = NtupleStore(container)
+
+    def names(self) -> list[str]:
+        """Names of all ntuples."""
+        return self._store.names()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __getitem__(self, name: str) -> "Stored":
+        """An ntuple by its name; raises NotFound."""
+        return Stored(self._store.ntuple(name))
+
+    def create(
+        self,
+        name: str,
+        data: Any,
+        *,
+        description: str = "",
+        compression: str | None = "zstd:1",
+        group_bytes: int = 1 << 20,
+        keep: float | None = None,
+        object_class: str | None = None,
+    ) -> "Stored":
+        """Makes an ntuple with the fields that ``data`` has, and these entries, as in ``Stored.append``.
+
+        group_bytes
+            Bytes of columns that are stored as one value, and read by one request.
+        keep
+            Seconds for which versions that were replaced are kept; None for a day.
+        object_class
+            How clusters are spread and protected, as for other objects.
+
+        Raises Exists.
+        """
+        fields = _arrays.fields_of(data)
+        stored = self._store.create(
+            name,
+            fields,
+            description=description,
+            settings=_settings(compression),
+            group_bytes=group_bytes,
+            keep_ns=None if keep is None else int(keep * 1e9),
+            object_class=object_class,
+        )
+        made = Stored(stored)
+        made._append(fields, compression=compression)
+        return made
+
+    def import_root(
+        self,
+        path: _Path,
+        ntuple: str | None = None,
+        name: str | None = None,
+        *,
+        group_bytes: int = 1 << 20,
+        keep: float | None = None,
+        object_class: str | None = None,
+        order: Sequence[int] = (),
+    ) -> "Stored":
+        """Imports an ntuple of a file of ROOT, its pages bit for bit as they are, under its own name or another.
+
+        order
+            Numbers of columns in the order in which they are packed; those that are read together belong together.
+
+        Each page is compared with its checksum; raises Corrupt, and imports nothing, if one is damaged.
+        """
+        return Stored(
+            self._store.import_root(
+                os.fspath(path),
+                ntuple,
+                name,
+                group_bytes=group_bytes,
+                keep_ns=None if keep is None else int(keep * 1e9),
+                object_class=object_class,
+                order=list(order),
+            )
+        )
+
+    def collect(self) -> str:
+        """Frees what no version needs, and what writers that are gone have left; tells what was freed."""
+        return self._store.collect()
+
+    def destroy(self, name: str) -> None:
+        """Removes an ntuple with all of its versions."""
+        self._store.destroy(name)
+
+
+class Stored:
+    """An ntuple in a container: its versions and tags, and who appends to it."""
+
+    def __init__(self, stored: StoredNtuple) -> None:
+        self._stored = stored
+        self.name = stored.name()
+
+    def __repr__(self) -> str:
+        return f"<dolmen.rntuple.Stored {self.name!r}: {self.version()!r}>"
+
+    def open(self, *, version: int | None = None, tag: str | None = None, time: float | None = None) -> Ntuple:
+        """Opens a version for reading, the current one unless another is told; see ``open`` of this module."""
+        return Ntuple(self._stored.open(version, tag, None if time is None else int(time * 1e9)))
+
+    def version(
+        self, version: int | None = None, *, tag: str | None = None, time: float | None = None
+    ) -> Version:
+        """The current version, or another."""
+        return Version(self._stored.version(version, tag, None if time is None else int(time * 1e9)))
+
+    def versions(self) -> list[Version]:
+        """All versions that are there, the oldest first."""
+        return [Version(told) for told in self._stored.versions()]
+
+    def tags(self) -> dict[str, int]:
+        """The number of the version that each tag keeps."""
+        return dict(self._stored.tags())
+
+    def tag(self, name: str, version: int | None = None, *, move: bool = False) -> Version:
+        """Has a tag keep a version, the current one unless its number is told. With ``move`` also a tag that is there."""
+        return Version(self._stored.tag(name, version, move=move))
+
+    def untag(self, name: str) -> None:
+        """Removes a tag."""
+        self._stored.untag(name)
+
+    def keep(self, seconds: float) -> None:
+        """Sets for how long versions that were replaced are kept."""
+        self._stored.keep(int(seconds * 1e9))
+
+    def expire(self) -> int:
+        """Removes versions that no tag keeps and that were kept for long enough; how many. ``Store.collect`` frees their pages."""
+        return self._stored.expire()
+
+    def appender(
+        self, *, compression: str | None = "zstd:1", page_bytes: int = 1 << 18, cluster_bytes: int = 128 << 20
+    ) -> "Appender":
+        """Who appends in several pieces that are seen at once: see ``Appender``."""
+        settings = _settings(compression)
+        appender = self._stored.append(settings=settings, page_bytes=page_bytes, cluster_bytes=cluster_bytes)
+        return Appender(appender, self.open().fields)
+
+    def append(self, data: Any, **options: Any) -> Version:
+        """Appends entries, which are seen at once, behind what others have appended; ``options`` as of ``appender``. The new version."""
+        return self._append(_arrays.fields_of(data), **options)
+
+    def _append(self, fields: list[tuple[str, _arrays.Tree]], **options: Any) -> Version:
+        appender = self.appender(**options)
+        appender._put(fields)
+        return appender.commit()
+
+    def add_column(
+        self, name: str, values: Any, *, compression: str | None = "zstd:1", page_bytes: int = 1 << 18
+    ) -> Version:
+        """Adds a field with a value for each entry that there is; nothing that is stored is written anew. The new version.
+
+        Raises Exists if there is such a field, Conflict if others have added fields or entries meanwhile.
+        """
+        return self.add_columns({name: values}, compression=compression, page_bytes=page_bytes)
+
+    def add_columns(
+        self, data: Any, *, compression: str | None = "zstd:1", page_bytes: int = 1 << 18
+    ) -> Version:
+        """As ``add_column``, several fields at once: a mapping of names to arrays, a table, or an awkward array of records."""
+        fields = _arrays.fields_of(data)
+        adder = self._stored.add_columns(fields, settings=_settings(compression), page_bytes=page_bytes)
+        try:
+            adder.put(fields)
+            return Version(adder.commit())
+        except BaseException:
+            adder.discard()
+            raise
+
+    def scrub(
+        self,
+        *,
+        version: int | None = None,
+        tag: str | None = None,
+        repair_from: _Path | None = None,
+        ntuple: str | None = None,
+        progress: Callable[[int], Any] | None = None,
+    ) -> Scrubbed:
+        """Looks at all pages of a version: whether they are there and have the bytes of their checksums; see ``Scrubbed``.
+
+        repair_from
+            A file of ROOT with the same pages, by which those that are damaged are put right.
+        progress
+            Called with the number of entries that were looked at.
+        """
+        path = None if repair_from is None else os.fspath(repair_from)
+        return Scrubbed(self._stored.scrub(version, tag, path=path, ntuple=ntuple, progress=progress))
+
+    def append_root(self, path: _Path, ntuple: str | None = None) -> Version:
+        """Appends all entries of an ntuple of a file of ROOT with the same fields and columns, its pages as they are."""
+        appender = self.appender()
+        appender.put_root(path, ntuple)
+        return appender.commit()
+
+
+class Appender:
+    """Appends to an ntuple of a container. What is put is stored at once and seen with ``commit``, all of it or nothing; others may
+    append at the same time, from here or elsewhere. A ``with`` block commits at its end, and gives up with an exception.
+    """
+
+    def __init__(self, appender: NtupleAppender, fields: Mapping[str, Field]) -> None:
+        self._appender = appender
+        self._fields = fields
+
+    def put(self, data: Any) -> None:
+        """Puts entries: a mapping of names to arrays, a table of Arrow or pandas, or an awkward array of records.
+
+        Numbers become those of the fields where nothing is lost by that. Raises Invalid for an array that does not fit its field, NotFound
+        if one is missing.
+        """
+        self._put(_arrays.fields_of(data))
+
+    def _put(self, fields: list[tuple[str, _arrays.Tree]]) -> None:
+        known = self._fields
+        fields = [(name, _arrays.fitted(known[name], tree) if name in known else tree) for name, tree in fields]
+        self._appender.put(fields)
+
+    def put_root(self, path: _Path, ntuple: str | None = None) -> None:
+        """Puts all entries of an ntuple of a file of ROOT with the same fields and columns, its pages as they are."""
+        self._appender.put_root(os.fspath(path), ntuple)
+
+    def commit(self) -> Version:
+        """Makes what was put part of the ntuple; the new version."""
+        return Version(self._appender.commit())
+
+    def discard(self) -> None:
+        """Gives up what was put since the last commit."""
+        self._appender.discard()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _value: Any, _trace: Any) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.discard()

@@ -1,0 +1,444 @@
+"""Arrays between ntuples and numpy, awkward and Arrow.
+
+Between here and the extension module an array is a tree of tuples with memory at its leaves:
+``("values", dtype, memory)``, ``("lists", "items" | "text" | "streamed", offsets, content)``, ``("repeated", count, length, content)``,
+``("record", length, [(name, content), ...])``, ``("variant", tags, index, [content, ...])``.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dolmen.errors import Invalid
+
+#: An array as the extension module has it.
+Tree = tuple[Any, ...]
+#: A field, the part of a record that it names, and its array.
+Part = tuple[str, "Field", Tree]
+
+_DTYPES = {"?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"}
+_OPTIONAL = "std::optional<"
+
+
+def _invalid(text: str) -> Invalid:
+    return Invalid(text)
+
+
+def numpy_of(memory: Any, dtype: str) -> np.ndarray[Any, Any]:
+    """A numpy array on memory of the extension module; no copy is made."""
+    return np.frombuffer(memory, dtype=dtype)
+
+
+class Field:
+    """A field of an ntuple: its ``name``, its ``type`` in C++ (empty if it has none), a ``description`` and its subfields, the ``children``."""
+
+    __slots__ = {
+        "children": "Its subfields.",
+        "description": "What it is, for people.",
+        "name": "Its name, without those above it.",
+        "number": "Its number in the ntuple.",
+        "projected": "Whether it shows the values of another.",
+        "repetition": "How many values each has, of one with a fixed number.",
+        "role": "plain, collection, record, variant or streamer.",
+        "type": "Its type in C++; empty if it has none.",
+    }
+
+    name: str
+    type: str
+    description: str
+    role: str
+    repetition: int | None
+    children: list["Field"]
+
+    def __init__(self, number: int, described: tuple[Any, ...]) -> None:
+        self.number = number
+        self.name, self.type, _parent, self.role, self.repetition, source, self.description = described
+        self.projected = source is not None
+        self.children = []
+
+    def __repr__(self) -> str:
+        return f"<dolmen.rntuple.Field {self.name!r}: {self.type or self.role}>"
+
+    def inner(self) -> "Field":
+        """The field whose values it has: a plain one with one subfield and nothing of its own stands for that."""
+        field = self
+        while field.role == "plain" and field.repetition is None and len(field.children) == 1:
+            field = field.children[0]
+        return field
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether a value may be missing."""
+        return self.role == "collection" and self.type.startswith(_OPTIONAL)
+
+
+def field_like(tree: Tree, name: str = "") -> Field:
+    """A field that has what a tree of arrays has, for what comes without a schema."""
+    roles = {"values": "plain", "repeated": "plain", "record": "record", "variant": "variant"}
+    role = roles.get(tree[0]) or ("collection" if tree[1] == "items" else "plain")
+    repetition = tree[1] if tree[0] == "repeated" else None
+    field = Field(0, (name, "", 0, role, repetition, None, ""))
+    if tree[0] == "record":
+        field.children = [field_like(part, name) for name, part in tree[2]]
+    elif tree[0] == "variant":
+        field.children = [field_like(part, f"_{at}") for at, part in enumerate(tree[3])]
+    elif tree[0] == "repeated" or role == "collection":
+        field.children = [field_like(tree[3], "_0")]
+    return field
+
+
+def _item(field: Field) -> Field | None:
+    """The field of what a collection has, or none if several stand for a record."""
+    return field.children[0] if len(field.children) == 1 else None
+
+
+def _parts(field: Field, tree: Tree) -> list[Part]:
+    """Subfields of a record, by the names that the tree has."""
+    by_name = {child.name: child for child in field.children}
+    return [(name, by_name[name], part) for name, part in tree[2]]
+
+
+def _option_index(offsets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Where the values of optional fields are; -1 of those that are not there."""
+    return np.where(np.diff(offsets) > 0, offsets[:-1], -1)
+
+
+def to_numpy(field: Field, tree: Tree) -> np.ndarray[Any, Any]:
+    """A numpy array of a flat field, or of one with the same number of values in each entry."""
+    field = field.inner()
+    kind = tree[0]
+    if kind == "values":
+        return numpy_of(tree[2], tree[1])
+    if kind == "repeated":
+        content = to_numpy(field.children[0] if field.children else field, tree[3])
+        return content.reshape((tree[2], tree[1]) + content.shape[1:])
+    what = field.type or field.role
+    raise _invalid(f"field {field.name!r} ({what}) is not flat: ask for library='ak' or 'pa'")
+
+
+def to_awkward(field: Field, tree: Tree) -> Any:
+    """The layout of an awkward array."""
+    import awkward as ak
+
+    field = field.inner()
+    kind = tree[0]
+    if kind == "values":
+        return ak.contents.NumpyArray(numpy_of(tree[2], tree[1]))
+    if kind == "repeated":
+        content = to_awkward(field.children[0], tree[3]) if field.children else _bits(tree[3])
+        return ak.contents.RegularArray(content, tree[1], zeros_length=tree[2])
+    if kind == "record":
+        return _awkward_record(_parts(field, tree), tree[1])
+    if kind == "variant":
+        return _awkward_variant(field, tree)
+    offsets = numpy_of(tree[2], "i8")
+    if tree[1] != "items":
+        inner, outer = ("char", "string") if tree[1] == "text" else ("byte", "bytestring")
+        bytes_ = ak.contents.NumpyArray(numpy_of(tree[3][2], "u1"), parameters={"__array__": inner})
+        return ak.contents.ListOffsetArray(ak.index.Index64(offsets), bytes_, parameters={"__array__": outer})
+    item = _item(field)
+    if item is None:
+        content = _awkward_record(_parts(field, tree[3]), tree[3][1])
+    else:
+        content = to_awkward(item, tree[3])
+    if field.is_optional:
+        return ak.contents.IndexedOptionArray.simplified(ak.index.Index64(_option_index(offsets)), content)
+    return ak.contents.ListOffsetArray(ak.index.Index64(offsets), content)
+
+
+def _bits(tree: Tree) -> Any:
+    import awkward as ak
+
+    return ak.contents.NumpyArray(numpy_of(tree[2], tree[1]))
+
+
+def _awkward_record(parts: list[Part], length: int) -> Any:
+    import awkward as ak
+
+    names: list[str] | None = [name for name, _, _ in parts]
+    contents = [to_awkward(child, part) for _, child, part in parts]
+    if names and names == [f"_{at}" for at in range(len(names))]:
+        names = None
+    return ak.contents.RecordArray(contents, names, length=length)
+
+
+def _awkward_variant(field: Field, tree: Tree) -> Any:
+    import awkward as ak
+
+    tags, index = numpy_of(tree[1], "i1"), numpy_of(tree[2], "i8")
+    contents = [to_awkward(child, part) for child, part in zip(field.children, tree[3])]
+    if (tags >= 0).all():
+        return _union(tags, index, contents)
+    # What has none of the alternatives is missing.
+    there = tags >= 0
+    if len(contents) == 1:
+        content = contents[0]
+        return ak.contents.IndexedOptionArray.simplified(ak.index.Index64(np.where(there, index, -1)), content)
+    union = _union(tags[there], index[there], contents)
+    places = np.where(there, np.cumsum(there) - 1, -1)
+    return ak.contents.IndexedOptionArray.simplified(ak.index.Index64(places), union)
+
+
+def _union(tags: Any, index: Any, contents: list[Any]) -> Any:
+    import awkward as ak
+
+    tags, index = ak.index.Index8(tags), ak.index.Index64(index)
+    if any(content.is_option or content.is_indexed or content.is_union for content in contents):
+        return ak.contents.UnionArray.simplified(tags, index, contents)
+    # Numbers of different kinds stay what they are.
+    return ak.contents.UnionArray(tags, index, contents)
+
+
+def to_arrow(field: Field, tree: Tree) -> Any:
+    """An Arrow array; offsets are of 64 bits."""
+    import pyarrow as pa
+
+    field = field.inner()
+    kind = tree[0]
+    if kind == "values":
+        return _arrow_values(tree)
+    if kind == "repeated":
+        content = to_arrow(field.children[0], tree[3]) if field.children else _arrow_values(tree[3])
+        return pa.FixedSizeListArray.from_arrays(content, tree[1])
+    if kind == "record":
+        return _arrow_record(_parts(field, tree), tree[1])
+    if kind == "variant":
+        return _arrow_variant(field, tree)
+    offsets = numpy_of(tree[2], "i8")
+    if tree[1] != "items":
+        buffers = [None, pa.py_buffer(tree[2]), pa.py_buffer(tree[3][2])]
+        text = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
+        try:
+            text.validate(full=True)
+        except pa.ArrowInvalid:
+            return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+        return text
+    item = _item(field)
+    content = _arrow_record(_parts(field, tree[3]), tree[3][1]) if item is None else to_arrow(item, tree[3])
+    if field.is_optional:
+        index = _option_index(offsets)
+        return content.take(pa.array(index, mask=index < 0))
+    return pa.LargeListArray.from_arrays(pa.array(offsets), content)
+
+
+def _arrow_values(tree: Tree) -> Any:
+    import pyarrow as pa
+
+    values = numpy_of(tree[2], tree[1])
+    if tree[1] == "?":
+        return pa.array(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(tree[2])])
+
+
+def _arrow_record(parts: list[Part], length: int) -> Any:
+    import pyarrow as pa
+
+    if not parts:
+        return pa.array([{}] * length, type=pa.struct([]))
+    return pa.StructArray.from_arrays(
+        [to_arrow(child, part) for _, child, part in parts], names=[name for name, _, _ in parts]
+    )
+
+
+def _arrow_variant(field: Field, tree: Tree) -> Any:
+    import pyarrow as pa
+
+    tags, index = numpy_of(tree[1], "i1"), numpy_of(tree[2], "i8")
+    contents = [to_arrow(child, part) for child, part in zip(field.children, tree[3])]
+    names = [child.name for child in field.children]
+    if (tags < 0).any():
+        # What has none of the alternatives is a null of a kind of its own.
+        tags = np.where(tags < 0, len(contents), tags).astype("i1")
+        contents, names = [*contents, pa.nulls(1)], [*names, "none"]
+    offsets = pa.array(index.astype("i4"))
+    return pa.UnionArray.from_dense(pa.array(tags), offsets, contents, names)
+
+
+def tree_of(value: Any, what: str) -> Tree:
+    """The tree of an array of numpy, awkward or Arrow, or of anything that numpy makes one of."""
+    module = type(value).__module__.split(".")[0]
+    if module == "awkward":
+        return _of_awkward(_packed(value), what)
+    if module == "pyarrow":
+        return _of_arrow(value, what)
+    if module == "pandas":
+        return tree_of(value.array if not hasattr(value, "to_numpy") else value.to_numpy(), what)
+    array = np.asarray(value)
+    if array.dtype == object or array.dtype.kind in "US":
+        return _of_objects(value, array, what)
+    return _of_numpy(array, what)
+
+
+def _of_objects(value: Any, array: np.ndarray[Any, Any], what: str) -> Tree:
+    """Of texts, and of lists within lists."""
+    if array.dtype.kind == "U" or (array.dtype == object and all(isinstance(one, str) for one in array.ravel())):
+        encoded = [text.encode() for text in array.ravel()]
+        return _of_texts(encoded)
+    try:
+        import awkward as ak
+    except ImportError:
+        raise _invalid(f"{what}: what is not flat needs the package awkward") from None
+    return _of_awkward(_packed(ak.Array(value)), what)
+
+
+def _of_texts(encoded: Sequence[bytes]) -> Tree:
+    offsets = np.zeros(len(encoded) + 1, "i8")
+    np.cumsum([len(text) for text in encoded], out=offsets[1:])
+    return ("lists", "text", offsets, ("values", "u1", b"".join(encoded)))
+
+
+def _of_numpy(array: np.ndarray[Any, Any], what: str) -> Tree:
+    if array.ndim == 0:
+        raise _invalid(f"{what}: a single value is no array of entries")
+    if array.dtype.names:
+        fields = [(name, _of_numpy(array[name], what)) for name in array.dtype.names]
+        return ("record", len(array), fields)
+    if array.ndim > 1:
+        count = array.shape[1]
+        flat = np.ascontiguousarray(array).reshape((len(array) * count,) + array.shape[2:])
+        return ("repeated", count, len(array), _of_numpy(flat, what))
+    native = array.dtype.newbyteorder("=")
+    code = "?" if native == np.bool_ else f"{native.kind}{native.itemsize}"
+    if code not in _DTYPES:
+        raise _invalid(f"{what}: no field has values of {array.dtype}")
+    return ("values", code, np.ascontiguousarray(array, dtype=native.newbyteorder("<")))
+
+
+def _packed(array: Any) -> Any:
+    import awkward as ak
+
+    return ak.to_layout(ak.to_packed(array))
+
+
+def _of_awkward(layout: Any, what: str) -> Tree:
+    import awkward as ak
+
+    if layout.is_numpy:
+        return _of_numpy(np.asarray(layout.data), what)
+    if layout.is_list:
+        parameter = layout.parameter("__array__")
+        if layout.is_regular and parameter is None:
+            return ("repeated", layout.size, len(layout), _of_awkward(layout.content[: layout.size * len(layout)], what))
+        layout = layout.to_ListOffsetArray64(True)
+        offsets = np.asarray(layout.offsets.data)
+        content = layout.content[: offsets[-1]]
+        of = "text" if parameter == "string" else "items"
+        return ("lists", of, offsets, _of_awkward(content, what))
+    if layout.is_record:
+        names = layout.fields if not layout.is_tuple else [f"_{at}" for at in range(len(layout.contents))]
+        contents = [content[: len(layout)] for content in layout.contents]
+        parts = [(name, _of_awkward(content, what)) for name, content in zip(names, contents)]
+        return ("record", len(layout), parts)
+    if layout.is_union:
+        return _of_union(layout, what)
+    if layout.is_indexed and not layout.is_option:
+        return _of_awkward(layout.project(), what)
+    if layout.is_option:
+        if not np.asarray(ak.is_none(ak.Array(layout))).any():
+            return _of_awkward(layout.project(), what)
+        raise _invalid(f"{what}: some values are missing; fill them (ak.fill_none) or have lists of none or one")
+    if layout.is_unknown:
+        return ("values", "f8", b"")
+    raise _invalid(f"{what}: no field has values of {layout.form.type}")
+
+
+def _of_union(layout: Any, what: str) -> Tree:
+    tags = np.asarray(layout.tags.data)
+    index = np.asarray(layout.index.data)[: len(tags)]
+    # Values of each alternative one behind the other, in the order of the entries.
+    places = np.empty(len(tags), "i8")
+    contents = []
+    for at, content in enumerate(layout.contents):
+        of_this = tags == at
+        places[of_this] = np.arange(np.count_nonzero(of_this))
+        contents.append(_of_awkward(_packed_layout(content, index[of_this]), what))
+    return ("variant", np.ascontiguousarray(tags, "i1"), places, contents)
+
+
+def _packed_layout(content: Any, index: Any) -> Any:
+    import awkward as ak
+
+    return ak.to_layout(ak.to_packed(ak.Array(content)[index]))
+
+
+def _of_arrow(value: Any, what: str) -> Tree:
+    import pyarrow as pa
+    import pyarrow.types as pt
+
+    array = value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    kind = array.type
+    if array.null_count:
+        raise _invalid(f"{what}: some values are missing; fill them first")
+    if pt.is_dictionary(kind):
+        return _of_arrow(array.dictionary_decode(), what)
+    if pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_floating(kind):
+        return _of_numpy(array.to_numpy(zero_copy_only=False), what)
+    if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_binary(kind) or pt.is_large_binary(kind):
+        if pt.is_binary(kind) or pt.is_large_binary(kind):
+            bytes_ = array.cast(pa.large_binary())
+        else:
+            bytes_ = array.cast(pa.large_string()).cast(pa.large_binary())
+        return _of_texts([one.as_py() for one in bytes_])
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        offsets = array.offsets.to_numpy().astype("i8")
+        return ("lists", "items", offsets - offsets[0], _of_arrow(array.flatten(), what))
+    if pt.is_fixed_size_list(kind):
+        return ("repeated", kind.list_size, len(array), _of_arrow(array.flatten(), what))
+    if pt.is_struct(kind):
+        parts = [(kind.field(at).name, _of_arrow(part, what)) for at, part in enumerate(array.flatten())]
+        return ("record", len(array), parts)
+    raise _invalid(f"{what}: no field has values of Arrow's {kind}")
+
+
+#: What values of a type in C++ are for numpy.
+_TYPES = {
+    "bool": "?",
+    "char": "i1",
+    "std::byte": "u1",
+    "float": "f4",
+    "double": "f8",
+    **{f"std::int{bits}_t": f"i{bits // 8}" for bits in (8, 16, 32, 64)},
+    **{f"std::uint{bits}_t": f"u{bits // 8}" for bits in (8, 16, 32, 64)},
+}
+
+
+def fitted(field: Field, tree: Tree) -> Tree:
+    """A tree whose values are of the field's types, where nothing is lost by that; else it stays, and is refused by who writes it."""
+    field = field.inner()
+    kind = tree[0]
+    if kind == "values":
+        wanted = _TYPES.get(field.type)
+        array = numpy_of(tree[2], tree[1])
+        if wanted and wanted != tree[1] and (array.size == 0 or np.can_cast(tree[1], wanted, "safe")):
+            return ("values", wanted, array.astype(wanted))
+        return tree
+    if kind == "lists" and tree[1] == "items":
+        item = _item(field)
+        return (*tree[:3], fitted(item, tree[3])) if item else tree
+    if kind == "repeated" and field.children:
+        return (*tree[:3], fitted(field.children[0], tree[3]))
+    if kind == "record":
+        children = {child.name: child for child in field.children}
+        parts = [(name, fitted(children[name], part) if name in children else part) for name, part in tree[2]]
+        return ("record", tree[1], parts)
+    if kind == "variant" and len(tree[3]) == len(field.children):
+        return (*tree[:3], [fitted(child, part) for child, part in zip(field.children, tree[3])])
+    return tree
+
+
+def fields_of(data: Any) -> list[tuple[str, Tree]]:
+    """Names and trees of fields: of a mapping, a table of Arrow or pandas, or an awkward array of records."""
+    module = type(data).__module__.split(".")[0]
+    if module == "awkward":
+        if not data.fields:
+            raise _invalid("an array of records is needed: its fields are those of the ntuple")
+        return [(name, tree_of(data[name], f"field {name!r}")) for name in data.fields]
+    if module == "pyarrow":
+        return [(name, tree_of(data.column(name), f"field {name!r}")) for name in data.schema.names]
+    if isinstance(data, np.ndarray) and data.dtype.names:
+        return [(name, tree_of(data[name], f"field {name!r}")) for name in data.dtype.names]
+    items = data.items() if hasattr(data, "items") else dict(data).items()
+    return [(str(name), tree_of(value, f"field {name!r}")) for name, value in items]

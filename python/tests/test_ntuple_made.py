@@ -1,0 +1,326 @@
+"""Ntuples in files of ROOT that uproot and ROOT write here, and what they read of files that are written here."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import urllib.request
+
+import awkward as ak
+import dolmen
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import uproot
+from dolmen import rntuple
+
+COUNT = 1500
+COMPRESSIONS = ["none", "zstd:1", "zlib:6", "lzma:1", "lz4"]
+
+
+def columns():
+    """A field of each kind, with values that are the same every time."""
+    rng = np.random.default_rng(7)
+    made = {"bool": rng.random(COUNT) < 0.3}
+    for bits in (8, 16, 32, 64):
+        signed = np.iinfo(f"i{bits // 8}")
+        made[f"i{bits}"] = rng.integers(signed.min, signed.max, COUNT, f"i{bits // 8}", endpoint=True)
+        made[f"u{bits}"] = made[f"i{bits}"].view(f"u{bits // 8}")
+    made["f32"] = rng.normal(size=COUNT).astype("f4")
+    made["f64"] = np.where(rng.random(COUNT) < 0.01, np.nan, rng.normal(size=COUNT))
+    lengths = rng.integers(0, 5, COUNT)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    flat = ak.Array({"pt": rng.normal(size=offsets[-1]), "id": rng.integers(-13, 14, offsets[-1], "i4")})
+    jagged = ak.Array(ak.contents.ListOffsetArray(ak.index.Index64(offsets), ak.to_layout(flat)))
+    made["lists"] = jagged.pt
+    made["muons"] = jagged
+    made["nested"] = ak.Array([[[at] * (at % 3), []][: at % 4] for at in range(COUNT)])
+    made["text"] = ak.Array([["", "é", "menhir", "x" * 300][at % 4] for at in range(COUNT)])
+    made["texts"] = ak.Array([["a", "bb"][: at % 3] for at in range(COUNT)])
+    made["fixed"] = rng.normal(size=(COUNT, 3))
+    made["matrix"] = rng.integers(0, 9, (COUNT, 2, 2), "i2")
+    made["record"] = ak.Array({"x": rng.normal(size=COUNT), "s": made["text"]})
+    return made
+
+
+def same(one, other):
+    """Whether two arrays have the same entries, NaN being the same as NaN."""
+    one, other = ak.to_list(one), ak.to_list(other)
+    return one == other or repr(one) == repr(other)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_uproot_reads_what_is_written_and_so_do_we(tmp_path, compression):
+    made = columns()
+    path = tmp_path / "made.root"
+    rntuple.write_root(path, "events", made, compression=compression, page_bytes=3000, cluster_bytes=60_000)
+    theirs, ours = uproot.open(path)["events"], rntuple.open(path)
+    assert len(ours) == theirs.num_entries == COUNT
+    assert len(ours.clusters) > 2
+    for name, values in made.items():
+        assert same(theirs[name].array(), values), name
+        assert same(ours[name], values), name
+        assert same(ours.arrays([name], 700, 900)[name], ak.Array(values)[700:900]), name
+
+
+def test_what_uproot_writes_is_read(tmp_path):
+    made = {name: values for name, values in columns().items() if name not in ("fixed", "matrix", "record")}
+    path = tmp_path / "made.root"
+    for compression in (None, uproot.ZSTD(1), uproot.ZLIB(1), uproot.LZMA(1), uproot.LZ4(1)):
+        with uproot.recreate(path, compression=compression) as file:
+            file.mkrntuple("events", made).extend(made)
+        ours = rntuple.open(path, "events")
+        theirs = uproot.open(path)["events"]
+        assert set(theirs.keys(recursive=False)) <= set(ours.keys())
+        for name in theirs.keys(recursive=False):
+            assert same(ours[name], theirs[name].array()), (compression, name)
+
+
+#: Writes each type of column and encoding that ROOT has, with ROOT alone in its process.
+WITH_ROOT = textwrap.dedent(
+    r"""
+    import sys, ROOT
+    ROOT.gInterpreter.Declare('''
+    #include <ROOT/RNTupleModel.hxx>
+    #include <ROOT/RNTupleWriter.hxx>
+    #include <ROOT/RNTupleWriteOptions.hxx>
+    #include <ROOT/RField.hxx>
+    using namespace ROOT;
+    template <class T> std::shared_ptr<T> field(RNTupleModel &model, const char *name,
+                                                std::vector<std::vector<ENTupleColumnType>> as = {}) {
+      auto made = std::make_unique<RField<T>>(name);
+      if (!as.empty()) made->SetColumnRepresentatives(as);
+      model.AddField(std::move(made));
+      return model.GetDefaultEntry().GetPtr<T>(name);
+    }
+    void write(const char *path, int compression) {
+      using E = ENTupleColumnType;
+      auto model = RNTupleModel::Create();
+      auto b = field<bool>(*model, "bit");
+      auto i8 = field<std::int8_t>(*model, "i8"); auto u8 = field<std::uint8_t>(*model, "u8");
+      auto i16 = field<std::int16_t>(*model, "i16", {{E::kInt16}}); auto i16s = field<std::int16_t>(*model, "i16s", {{E::kSplitInt16}});
+      auto u16 = field<std::uint16_t>(*model, "u16", {{E::kUInt16}}); auto u16s = field<std::uint16_t>(*model, "u16s", {{E::kSplitUInt16}});
+      auto i32 = field<std::int32_t>(*model, "i32", {{E::kInt32}}); auto i32s = field<std::int32_t>(*model, "i32s", {{E::kSplitInt32}});
+      auto u32 = field<std::uint32_t>(*model, "u32", {{E::kUInt32}}); auto u32s = field<std::uint32_t>(*model, "u32s", {{E::kSplitUInt32}});
+      auto i64 = field<std::int64_t>(*model, "i64", {{E::kInt64}}); auto i64s = field<std::int64_t>(*model, "i64s", {{E::kSplitInt64}});
+      auto u64 = field<std::uint64_t>(*model, "u64", {{E::kUInt64}}); auto u64s = field<std::uint64_t>(*model, "u64s", {{E::kSplitUInt64}});
+      auto f = field<float>(*model, "f", {{E::kReal32}}); auto fs = field<float>(*model, "fs", {{E::kSplitReal32}});
+      auto fh = field<float>(*model, "half", {{E::kReal16}});
+      auto d = field<double>(*model, "d", {{E::kReal64}}); auto ds = field<double>(*model, "ds", {{E::kSplitReal64}});
+      auto df = field<double>(*model, "d_as_f", {{E::kSplitReal32}});
+      auto trunc = std::make_unique<RField<float>>("trunc"); trunc->SetTruncated(17); model->AddField(std::move(trunc));
+      auto quant = std::make_unique<RField<float>>("quant"); quant->SetQuantized(11, {-4., 4.}); model->AddField(std::move(quant));
+      auto ft = model->GetDefaultEntry().GetPtr<float>("trunc"); auto fq = model->GetDefaultEntry().GetPtr<float>("quant");
+      auto c = field<char>(*model, "char"); auto by = field<std::byte>(*model, "byte");
+      auto s = field<std::string>(*model, "s", {{E::kIndex32, E::kChar}}); auto s2 = field<std::string>(*model, "s2", {{E::kSplitIndex64, E::kChar}});
+      auto v = field<std::vector<float>>(*model, "v", {{E::kIndex64}}); auto v2 = field<std::vector<float>>(*model, "v2", {{E::kSplitIndex32}});
+      auto vv = field<std::vector<std::vector<std::int32_t>>>(*model, "vv");
+      auto vb = field<std::vector<bool>>(*model, "vb");
+      auto a = field<std::array<double, 3>>(*model, "a");
+      auto p = field<std::pair<std::int32_t, std::string>>(*model, "p");
+      auto t = field<std::tuple<float, std::vector<std::int16_t>>>(*model, "t");
+      auto o = field<std::optional<double>>(*model, "o"); auto un = field<std::unique_ptr<std::string>>(*model, "un");
+      auto va = field<std::variant<std::int32_t, std::string, double>>(*model, "va");
+      auto se = field<std::set<std::int32_t>>(*model, "set"); auto m = field<std::map<std::string, float>>(*model, "map");
+      auto bits = field<std::bitset<11>>(*model, "bits"); auto at = field<std::atomic<std::int32_t>>(*model, "atomic");
+      model->AddProjectedField(std::make_unique<RField<RNTupleCardinality<std::uint32_t>>>("n"),
+                               [](const std::string &) { return "v"; });
+      RNTupleWriteOptions options;
+      options.SetCompression(compression);
+      options.SetMaxUnzippedPageSize(2048); options.SetInitialUnzippedPageSize(64);
+      auto writer = RNTupleWriter::Recreate(std::move(model), "events", path, options);
+      std::shared_ptr<float> late;
+      for (int k = 0; k < 900; ++k) {
+        if (k == 500) {
+          auto updater = writer->CreateModelUpdater();
+          updater->BeginUpdate();
+          updater->AddField(std::make_unique<RField<float>>("late"));
+          updater->CommitUpdate();
+          late = writer->GetModel().GetDefaultEntry().GetPtr<float>("late");
+        }
+        const double x = (k % 37 - 18) / 5.;
+        *b = k % 3 == 0; *i8 = k; *u8 = k; *i16 = *i16s = -7 * k; *u16 = *u16s = 9 * k; *i32 = *i32s = -70000 * k; *u32 = *u32s = 4000000u * k;
+        *i64 = *i64s = -5000000000ll * k; *u64 = *u64s = 18000000000000ull * k; *f = *fs = *fh = *ft = x; *fq = x; *d = *ds = *df = x / 3;
+        *c = 'a' + k % 26; *by = std::byte(k); *s = *s2 = std::string(k % 5, 'a' + k % 3);
+        v->assign(k % 4, k); v2->assign(k % 3, -k); vv->assign(k % 3, std::vector<std::int32_t>(k % 2 + 1, k)); vb->assign(k % 4, k % 2);
+        *a = {x, x + 1, x + 2}; *p = {k, "p" + std::to_string(k)}; *t = {float(x), std::vector<std::int16_t>(k % 3, k)};
+        if (k % 3) { *o = x; *un = std::make_unique<std::string>("u" + std::to_string(k)); } else { o->reset(); un->reset(); }
+        if (k % 3 == 0) *va = k; else if (k % 3 == 1) *va = "v" + std::to_string(k); else *va = x;
+        *se = {k, k + 1}; *m = {{"a", float(k)}, {"b", 1}}; *bits = std::bitset<11>(k); *at = k;
+        if (late) *late = k;
+        writer->Fill();
+        if (k % 200 == 199) writer->CommitCluster(k % 400 == 399);
+      }
+    }
+    ''')
+    for settings in sys.argv[2:]:
+        ROOT.write(f"{sys.argv[1]}/{settings}.root", int(settings))
+    """
+)
+
+
+SETTINGS = ["0", "101", "207", "404", "505"]
+
+
+@pytest.fixture(scope="module")
+def from_root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("root")
+    subprocess.run([sys.executable, "-c", WITH_ROOT, str(folder), *SETTINGS], check=True, timeout=300)
+    return folder
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_every_type_of_column_that_root_writes_is_read_as_uproot_reads_it(from_root, tmp_path, settings):
+    path = from_root / f"{settings}.root"
+    ours, theirs = rntuple.open(path), uproot.open(path)["events"]
+    assert len(ours) == theirs.num_entries == 900
+    kinds = {kind for _, kind, _, _ in ours._reader.columns()}
+    split = {f"Split{sign}{bits}" for sign in ("Int", "UInt") for bits in (16, 32, 64)}
+    wanted = split | {name.removeprefix("Split") for name in split} | {
+        "Bit", "Byte", "Char", "Int8", "UInt8", "Real16", "Real32", "Real64", "SplitReal32", "SplitReal64",
+        "Index32", "Index64", "SplitIndex32", "SplitIndex64", "Switch", "Real32Trunc", "Real32Quant",
+    }  # fmt: skip
+    assert wanted <= kinds, wanted - kinds
+    names = set(theirs.keys(recursive=False))
+    assert names == set(ours.keys())
+    # Of variants uproot reads the values of the first cluster again in each other one.
+    names.remove("va")
+    different = [name for name in names if not same(ours[name], theirs[name].array())]
+    assert not different
+    variants = [[at, f"v{at}", (at % 37 - 18) / 5][at % 3] for at in range(900)]
+    assert [type(value) for value in ak.to_list(ours["va"])[:3]] == [int, str, float]
+    assert ak.to_list(ours["va"]) == variants
+    assert ak.to_list(ours["late"]) == [0.0] * 500 + [float(at) for at in range(500, 900)]
+    # What is exported has the same values, for uproot and for us.
+    copy = tmp_path / "copy.root"
+    ours.export_root(copy)
+    theirs, again = uproot.open(copy)["events"], rntuple.open(copy)
+    for name in ours.keys():
+        assert same(again[name], ours[name]), name
+        assert name == "va" or same(theirs[name].array(), ours[name]), name
+
+
+#: Reads flat fields and lists of numbers with ROOT, and says which are not what was given.
+BY_ROOT = textwrap.dedent(
+    """
+    import json, sys, ROOT
+    path, name, wanted = sys.argv[1], sys.argv[2], json.load(open(sys.argv[3]))
+    frame = ROOT.RDataFrame(name, path)
+    def plain(value):
+        if isinstance(value, (str, ROOT.std.string)): return str(value)
+        if hasattr(value, "__len__"): return [plain(one) for one in value]
+        return value.item() if hasattr(value, "item") else value
+    read = frame.AsNumpy(list(wanted))
+    wrong = [field for field in wanted if [plain(one) for one in read[field]] != wanted[field]]
+    print(json.dumps(wrong))
+    """
+)
+
+
+def by_root(tmp_path, path, name, wanted):
+    import json
+
+    (tmp_path / "wanted.json").write_text(json.dumps(wanted))
+    words = [sys.executable, "-c", BY_ROOT, str(path), name, str(tmp_path / "wanted.json")]
+    told = subprocess.run(words, check=True, timeout=300, stdout=subprocess.PIPE, text=True)
+    return json.loads(told.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd:5"])
+def test_root_reads_what_is_written_and_what_is_served(tmp_path, compression):
+    made = columns()
+    path = tmp_path / "made.root"
+    rntuple.write_root(path, "events", made, compression=compression, page_bytes=3000, cluster_bytes=60_000)
+    names = ["bool", "i8", "u8", "i16", "i32", "u32", "i64", "f32", "lists", "text", "texts", "fixed"]
+    wanted = {name: ak.to_list(made[name]) for name in names}
+    assert by_root(tmp_path, path, "events", wanted) == []
+    with rntuple.open(path).serve() as server:
+        # uproot reads parts of it; the wheel of ROOT has no plugin for HTTP, and reads what was fetched.
+        theirs = uproot.open(server.url, handler=uproot.HTTPSource)["events"]
+        assert same(theirs["muons"].array(), made["muons"])
+        served = tmp_path / "served.root"
+        with urllib.request.urlopen(server.url) as answer:
+            served.write_bytes(answer.read())
+    assert by_root(tmp_path, served, "events", {name: wanted[name] for name in ("i32", "lists")}) == []
+
+
+def test_arrays_go_to_numpy_awkward_and_arrow(tmp_path):
+    made = columns()
+    path = tmp_path / "made.root"
+    rntuple.write_root(path, "events", made, cluster_bytes=60_000)
+    ntuple = rntuple.open(path)
+    flat = ntuple.arrays(["i32", "f64", "fixed", "matrix"], 10, 20, library="np")
+    assert all(np.array_equal(flat[name], made[name][10:20], equal_nan=name == "f64") for name in flat)
+    with pytest.raises(dolmen.Invalid, match="lists"):
+        ntuple.arrays(["lists"], library="np")
+    table = pa.table(ntuple)
+    assert table.num_rows == COUNT
+    for name in made:
+        assert same(ak.from_arrow(table.column(name)), made[name]), name
+    assert [batch.num_rows for batch in ntuple.batches(["i32"], step=400)] == [400, 400, 400, 300]
+    ntuple.to_parquet(tmp_path / "made.parquet", ["i32", "lists", "muons", "text"])
+    read = pq.read_table(tmp_path / "made.parquet")
+    assert read.column("text").to_pylist() == ak.to_list(made["text"])
+    again = tmp_path / "again.root"
+    rntuple.write_root(again, "events", table)
+    for name in made:
+        assert same(rntuple.open(again)[name], made[name]), name
+
+
+def test_filters_keep_what_passes_and_nothing_else(tmp_path):
+    made = columns()
+    path = tmp_path / "made.root"
+    rntuple.write_root(path, "events", made, cluster_bytes=60_000)
+    ntuple = rntuple.open(path)
+    keep = (made["f64"] > 0.5) & (made["i8"] != 3)
+    for library in ("np", "ak", "pa"):
+        read = ntuple.arrays(["i64"], filter=[("f64", ">", 0.5), ("i8", "!=", 3)], library=library)
+        assert np.array_equal(np.asarray(read["i64"]), made["i64"][keep]), library
+    none = ntuple.arrays(["i64"], filter=[("f64", ">", 1e9)], library="np")
+    assert none["i64"].size == 0 and none["i64"].dtype == np.dtype("i8")
+    with pytest.raises(dolmen.Invalid, match="comparison"):
+        ntuple.arrays(["i64"], filter=[("f64", "~", 1)])
+
+
+def test_what_is_wrong_is_told_by_name(tmp_path):
+    path = tmp_path / "made.root"
+    rntuple.write_root(path, "events", {"a": np.arange(5)})
+    with pytest.raises(FileNotFoundError, match="nowhere.root"):
+        rntuple.open(tmp_path / "nowhere.root")
+    with pytest.raises(dolmen.NotFound, match="others.*events"):
+        rntuple.open(path, "others")
+    with pytest.raises(KeyError, match="b"):
+        rntuple.open(path)["b"]
+    with pytest.raises(dolmen.Invalid, match="snappy"):
+        rntuple.write_root(path, "events", {"a": np.arange(5)}, compression="snappy")
+    with pytest.raises(dolmen.Invalid, match="'t'.*datetime"):
+        rntuple.write_root(path, "events", {"t": np.zeros(3, "M8[s]")})
+    with pytest.raises(dolmen.Invalid, match="missing"):
+        rntuple.write_root(path, "events", {"t": ak.Array([1, None])})
+    with pytest.raises(dolmen.Invalid, match="b"):
+        rntuple.write_root(path, "events", {"a": np.arange(5), "b": np.arange(6)})
+    # What was there is there still, and nothing else.
+    assert os.listdir(tmp_path) == ["made.root"]
+    assert np.array_equal(rntuple.open(path)["a"], np.arange(5))
+    (tmp_path / "cut.root").write_bytes(path.read_bytes()[:300])
+    with pytest.raises(dolmen.Corrupt):
+        rntuple.open(tmp_path / "cut.root")
+    with pytest.raises(dolmen.Corrupt):
+        (tmp_path / "text.root").write_text("this is no file of ROOT, but longer than its head has to be" * 3)
+        rntuple.open(tmp_path / "text.root")
+
+
+def test_an_estimate_tells_what_a_reading_takes(tmp_path):
+    made = columns()
+    path = tmp_path / "made.root"
+    rntuple.write_root(path, "events", made, compression="none", cluster_bytes=60_000)
+    ntuple = rntuple.open(path)
+    told = ntuple.estimate(["f64", "i16"])
+    assert (told.entries, told.stored_bytes, told.memory_bytes) == (COUNT, COUNT * 10, COUNT * 10)
+    assert told.clusters == len(ntuple.clusters)
+    assert {field for field, *_ in told.columns} == {"f64", "i16"}
+    slow = ntuple.estimate(medium=rntuple.Medium(0.1, 1e9, 1))
+    assert slow.seconds >= slow.requests * 0.1
+    assert slow.seconds_page_by_page >= slow.pages * 0.1
+    assert ntuple.estimate(["f64"]).money_reading == pytest.approx(told.clusters * 4e-7)

@@ -1,0 +1,209 @@
+"""Ntuples in containers: in this process, at a daemon, and over TCP."""
+
+import subprocess
+import sys
+import textwrap
+import time
+
+import awkward as ak
+import dolmen
+import numpy as np
+import pytest
+import uproot
+from dolmen import rntuple
+
+COUNT = 4000
+
+
+def events(first=0, count=COUNT):
+    numbers = np.arange(first, first + count)
+    return {
+        "number": numbers,
+        "energy": numbers * 0.5,
+        "hits": ak.Array([list(range(number % 4)) for number in numbers]),
+        "name": [f"event {number}" for number in numbers],
+    }
+
+
+def same(one, other):
+    return ak.to_list(one) == ak.to_list(other)
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file of ROOT with several clusters."""
+    path = tmp_path / "events.root"
+    rntuple.write_root(path, "events", events(), page_bytes=2000, cluster_bytes=20_000)
+    return path
+
+
+def test_an_ntuple_is_imported_read_and_exported_as_it_was(cont, file, tmp_path):
+    store = rntuple.Store(cont)
+    assert store.names() == []
+    store.import_root(file)
+    stored, source = rntuple.open(cont), rntuple.open(file)
+    assert rntuple.Store(cont).names() == ["events"] and "events" in store
+    assert stored.clusters == source.clusters and len(source.clusters) > 3
+    for name, values in events().items():
+        assert same(stored[name], values), name
+    copy, back = tmp_path / "copy.root", tmp_path / "back.root"
+    told = []
+    stored.export_root(back, time=0, progress=told.append)
+    source.export_root(copy, time=0)
+    assert told == [end for _, end in source.clusters]
+    theirs = uproot.open(back)["events"]
+    for name, values in events().items():
+        assert same(theirs[name].array(), values), name
+    # The name is in the file, and nothing else is other than in an export of the file itself.
+    assert back.stat().st_size == copy.stat().st_size
+    with pytest.raises(dolmen.Exists):
+        store.import_root(file)
+    store.destroy("events")
+    with pytest.raises(dolmen.NotFound):
+        rntuple.open(cont, "events")
+
+
+def test_versions_tags_and_times_show_what_was(cont):
+    stored = rntuple.Store(cont).create("events", events(count=100))
+    first = stored.version()
+    stored.tag("first")
+    between = time.time()
+    second = stored.append(events(100, 50))
+    assert (first.entries, second.entries, second.number) == (100, 150, first.number + 1)
+    assert same(stored.open()["number"], np.arange(150))
+    for older in (stored.open(tag="first"), stored.open(version=first.number), stored.open(time=between)):
+        assert same(older["number"], np.arange(100))
+    assert [version.made for version in stored.versions()] == ["Created", "Appended", "Appended"]
+    assert stored.tags() == {"first": first.number}
+    with pytest.raises(dolmen.Exists):
+        stored.tag("first")
+    assert stored.tag("first", move=True).number == second.number
+    stored.untag("first")
+    with pytest.raises(dolmen.NotFound):
+        stored.open(tag="first")
+    with pytest.raises(dolmen.Invalid, match="one of them"):
+        stored.open(tag="a", version=1)
+    stored.keep(0)
+    assert stored.expire() >= 1
+    assert [version.number for version in stored.versions()] == [second.number]
+
+
+def test_a_column_is_added_with_values_and_older_versions_do_not_have_it(cont, file, tmp_path):
+    stored = rntuple.Store(cont).import_root(file)
+    before = stored.version()
+    weights = np.arange(COUNT) / 7
+    stored.add_columns({"weight": weights, "tags": ak.Array([["x"] * (at % 2) for at in range(COUNT)])})
+    now = stored.open()
+    assert same(now["weight"], weights) and len(now["tags"]) == COUNT
+    assert same(now["hits"], events()["hits"])
+    assert "weight" not in stored.open(version=before.number)
+    with pytest.raises(dolmen.Exists):
+        stored.add_column("weight", weights)
+    with pytest.raises(dolmen.Invalid):
+        stored.add_column("other", weights[:-1])
+    # Who appends has to bring the new fields, too.
+    with pytest.raises(dolmen.NotFound, match="weight"):
+        stored.append(events(COUNT, 1))
+    stored.append({**events(COUNT, 1), "weight": [1.0], "tags": ak.Array([["y"]])})
+    path = tmp_path / "with.root"
+    stored.open().export_root(path)
+    theirs = uproot.open(path)["events"]
+    assert same(theirs["weight"].array(), [*weights, 1.0]) and theirs["tags"].array()[-1].to_list() == ["y"]
+
+
+def test_what_is_put_is_seen_with_the_commit_and_given_up_with_an_exception(cont):
+    stored = rntuple.Store(cont).create("events", events(count=10))
+    with stored.appender() as appender:
+        appender.put(events(10, 10))
+        appender.put(events(20, 10))
+        assert len(stored.open()) == 10
+    assert same(stored.open()["number"], np.arange(30))
+    with pytest.raises(ZeroDivisionError), stored.appender() as appender:
+        appender.put(events(30, 10))
+        raise ZeroDivisionError
+    assert len(stored.open()) == 30
+    with pytest.raises(dolmen.Closed):
+        appender.put(events(30, 10))
+
+
+WRITER = textwrap.dedent(
+    """
+    import sys, numpy, dolmen
+    from dolmen import rntuple
+    address, first, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    with dolmen.open(address) as pool:
+        stored = rntuple.Store(pool.container("henge"))["events"]
+        for at in range(rounds):
+            stored.append({"number": numpy.arange(first + at * 10, first + at * 10 + 10)})
+    """
+)
+
+
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+def test_several_processes_append_at_once_and_nothing_is_lost_or_mixed(kind):
+    from conftest import placed
+
+    for place in placed(kind):
+        with place.open() as pool:
+            cont = pool.create_container("henge", durability="process")
+            stored = rntuple.Store(cont).create("events", {"number": np.arange(0)})
+            words = [sys.executable, "-c", WRITER, place.address]
+            writers = [subprocess.Popen([*words, str(1000 * at), "8"]) for at in range(3)]
+            seen = 0
+            while any(writer.poll() is None for writer in writers):
+                numbers = stored.open()["number"]
+                assert len(numbers) >= seen and len(numbers) % 10 == 0
+                assert (numbers.reshape(-1, 10) - numbers[::10, None] == np.arange(10)).all()
+                seen = len(numbers)
+            assert [writer.wait() for writer in writers] == [0, 0, 0]
+            numbers = stored.open()["number"]
+            assert sorted(numbers) == [number for at in range(3) for number in range(1000 * at, 1000 * at + 80)]
+            # Each writer's entries are in its order.
+            for at in range(3):
+                own = numbers[(numbers >= 1000 * at) & (numbers < 1000 * (at + 1))]
+                assert (np.diff(own) == 1).all()
+
+
+def test_a_filter_reads_less_and_finds_the_same(cont):
+    stored = rntuple.Store(cont).create("events", events(count=400))
+    for first in range(400, COUNT, 400):
+        stored.append(events(first, 400), page_bytes=800)
+    whole, some = stored.open(), stored.open()
+    all_bytes = [ntuple._reader.asked()[1] for ntuple in (whole, some)]
+    energy = whole["energy"]
+    found = some.arrays(["number", "hits"], filter=[("energy", ">=", 900.0), ("energy", "<", 950)])
+    assert same(found["number"], np.flatnonzero((energy >= 900) & (energy < 950)))
+    assert same(found["hits"], events()["hits"][1800:1900])
+    whole.arrays(["number", "hits", "energy"])
+    used = [ntuple._reader.asked()[1] - before for ntuple, before in zip((whole, some), all_bytes)]
+    assert used[1] * 4 < used[0], used
+
+
+def test_pages_are_scrubbed(cont, file):
+    stored = rntuple.Store(cont).import_root(file)
+    told = []
+    scrubbed = stored.scrub(progress=told.append)
+    assert scrubbed.bad == [] and scrubbed.pages > 20 and told[-1] == COUNT
+    assert rntuple.Store(cont).collect()
+
+
+def test_numbers_become_those_of_their_fields_if_nothing_is_lost(cont):
+    stored = rntuple.Store(cont).create("events", {"a": np.arange(2.0), "b": ak.Array([[1], []]), "c": np.arange(2, dtype="i2")})
+    stored.append({"a": np.arange(2, dtype="i4"), "b": ak.values_astype(ak.Array([[2], [3]]), "i1"), "c": np.zeros(2, "u1")})
+    stored.append({"a": [], "b": ak.Array([]), "c": []})
+    now = stored.open()
+    assert same(now["a"], [0.0, 1.0, 0.0, 1.0]) and now["a"].dtype == "f8"
+    assert same(now["b"], [[1], [], [2], [3]]) and now["c"].dtype == "i2"
+    with pytest.raises(dolmen.Invalid, match="'?c'?"):
+        stored.append({"a": [1.0], "b": ak.Array([[1]]), "c": [70_000]})
+    assert len(stored.open()) == 4
+
+
+def test_a_closed_pool_closes_what_is_read_through_it(place):
+    with place.open() as pool:
+        cont = pool.create_container("henge")
+        stored = rntuple.Store(cont).create("events", events(count=10))
+        ntuple = stored.open()
+    for use in (lambda: ntuple["number"], stored.version, lambda: rntuple.open(cont)):
+        with pytest.raises(dolmen.Error):
+            use()
