@@ -1,6 +1,6 @@
 //! Clusters that are put behind those that there are.
 
-use super::base::{Base, Placed, PlacedColumn};
+use super::base::{Base, Placed, PlacedColumn, is_deferred};
 use super::catalogue::Stored;
 use super::commit::{Version, commit};
 use super::measure::Measure;
@@ -14,7 +14,7 @@ use crate::error::{Error, Fault, Result, Structure};
 use crate::format::CHECKSUM_BYTES;
 use crate::format::locator::Locator;
 use crate::format::page_list::Page;
-use crate::format::schema::Schema;
+use crate::format::schema::{Column, Schema};
 use crate::ntuple::{Entries, Ntuple};
 use crate::sealed::{SealedCluster, SealedColumn};
 use crate::source::Source;
@@ -250,7 +250,9 @@ fn is_complete(schema: &Schema, first: usize, sealed: &[Option<SealedColumn<'_>>
     let columns = &schema.columns[first..];
     let there = columns.iter().zip(sealed).filter(|(_, sealed)| sealed.is_some());
     let fields: BTreeSet<u32> = there.map(|(column, _)| column.field).collect();
-    columns.iter().all(|column| column.first_element != 0 || fields.contains(&column.field))
+    let numbered = (first..).zip(columns);
+    let is_there = |column: &Column| column.first_element != 0 || fields.contains(&column.field);
+    numbered.into_iter().all(|(number, column)| is_there(column) || is_deferred(schema, number))
 }
 
 /// Whether the column has one element of each entry.

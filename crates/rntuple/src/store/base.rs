@@ -530,9 +530,24 @@ impl Next {
     }
 }
 
+/// Whether a column, or one of a field above its own, begins with an entry other than the first.
+pub(super) fn is_deferred(schema: &Schema, number: usize) -> bool {
+    let mut field = schema.columns[number].field;
+    let begins_later =
+        |field: u32| schema.columns.iter().any(|column| column.field == field && column.first_element != 0);
+    while !begins_later(field) {
+        let parent = schema.fields[field as usize].parent;
+        if parent == field {
+            return false;
+        }
+        field = parent;
+    }
+    true
+}
+
 /// Without the last columns that begin later: a list leaves these out, since a column that is suppressed has its values elsewhere.
 fn begun(schema: &Schema, columns: &[Option<&PlacedColumn>], range: Range<usize>) -> Range<usize> {
-    let begins_later = |number: usize| columns[number].is_none() && schema.columns[number].first_element != 0;
+    let begins_later = |number: usize| columns[number].is_none() && is_deferred(schema, number);
     let last = range.clone().rev().find(|&number| !begins_later(number));
     range.start..last.map_or(range.start, |last| last + 1)
 }

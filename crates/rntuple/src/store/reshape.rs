@@ -1,7 +1,7 @@
 //! Entries as they are, in clusters and pages of other sizes, or compressed in another way, while readers and writers go on.
 
 use super::append::Writing;
-use super::base::{Base, Was, what_is};
+use super::base::{Base, Was, is_deferred, what_is};
 use super::catalogue::{Stored, When};
 use super::commit::{Version, commit};
 use crate::array::Array;
@@ -114,7 +114,7 @@ fn whole_bytes(schema: &Schema, cluster: &Cluster<'_>) -> u64 {
 
 /// Whether a column that was added later has pages in some of the clusters.
 fn is_late(schema: &Schema, clusters: &[Cluster<'_>], number: usize) -> Option<bool> {
-    if schema.columns[number].first_element == 0 {
+    if !is_deferred(schema, number) {
         return None;
     }
     let has_some = |cluster: &Cluster<'_>| {

@@ -106,6 +106,36 @@ fn clusters_of_which_all_is_wanted_are_as_they_were_and_zeros_are_written() {
 }
 
 #[test]
+fn what_is_below_a_field_that_begins_later_begins_with_it() {
+    let world = World::new();
+    let mut late = header("late", &[("a", ColumnKind::Int32)]);
+    add(&mut late.schema, &[("list", ColumnKind::Index32), ("_0", ColumnKind::Int32)]);
+    late.schema.fields[1].role = Some(dolmen_rntuple::format::schema::Role::Collection);
+    late.schema.fields[2].parent = 1;
+    late.schema.columns[1].first_element = 5;
+    let stored = world.store().create(&late, &CreateOptions::default()).unwrap();
+    let mut appender = stored.append().unwrap();
+    let mut first = sealed(&late.schema, 0, 5, &[ints(0..5)], 2);
+    first.columns.resize(3, None);
+    appender.push(&first).unwrap();
+    let ends = (1..6_i64).flat_map(i64::to_le_bytes).collect();
+    let columns = [ints(5..10), ends, ints(50..55)];
+    appender.push(&sealed(&late.schema, 0, 5, &columns, 5)).unwrap();
+    appender.commit().unwrap();
+    let listed = || -> Vec<usize> {
+        let clusters = stored.open(When::Now).unwrap();
+        clusters.all_clusters().unwrap().iter().map(|cluster| cluster.pages.columns.len()).collect()
+    };
+    let all = Entries { first: 0, end: 10 };
+    let wanted = stored.open(When::Now).unwrap().read(&[0, 1], all).unwrap();
+    assert_eq!(wanted[1].len(), 10);
+    assert_eq!(listed(), [1, 3]);
+    stored.reshape(0, 1, &Options::default()).unwrap().unwrap();
+    assert_eq!(listed(), [1, 3]);
+    assert_eq!(stored.open(When::Now).unwrap().read(&[0, 1], all).unwrap(), wanted);
+}
+
+#[test]
 fn columns_that_are_read_together_are_packed_together() {
     let world = World::new();
     let names: Vec<_> = (0..40).map(|number| format!("f{number}")).collect();
