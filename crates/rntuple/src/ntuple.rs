@@ -269,8 +269,11 @@ impl<S: Source> Ntuple<S> {
             let before = list.pages.len();
             list.pages.extend(more.pages);
             for (pages, more) in list.clusters.iter_mut().zip(more.clusters) {
-                let none = ColumnPages { first_element: None, compression: 0, pages: before..before };
-                pages.columns.resize(family.first_column, none);
+                // A column that begins later has no pages here, and is not suppressed by another one.
+                for column in &self.header.schema.columns[pages.columns.len()..family.first_column] {
+                    let first_element = Some(column.first_element.unsigned_abs());
+                    pages.columns.push(ColumnPages { first_element, compression: 0, pages: before..before });
+                }
                 pages.columns.extend(more.columns.into_iter().map(|column| ColumnPages {
                     pages: column.pages.start + before..column.pages.end + before,
                     ..column

@@ -133,6 +133,23 @@ fn what_is_below_a_field_that_begins_later_begins_with_it() {
     stored.reshape(0, 1, &Options::default()).unwrap().unwrap();
     assert_eq!(listed(), [1, 3]);
     assert_eq!(stored.open(When::Now).unwrap().read(&[0, 1], all).unwrap(), wanted);
+    // With a column behind it that is there from the start it is said to be there, without pages, and not to be elsewhere.
+    let mut schema = late.schema.clone();
+    add(&mut schema, &[("more", ColumnKind::Int32)]);
+    let mut adder = stored.add_columns(&schema).unwrap();
+    for first in [0, 5] {
+        adder.push(&sealed(&schema, 3, 5, &[ints(first..first + 5)], 5)).unwrap();
+    }
+    adder.commit().unwrap();
+    let ntuple = stored.open(When::Now).unwrap();
+    assert_eq!(ntuple.read(&[0, 1], all).unwrap(), wanted);
+    assert_eq!(all_ints(&ntuple, "more"), (0..10).collect::<Vec<_>>());
+    let clusters = ntuple.all_clusters().unwrap();
+    let late: Vec<_> = clusters[0].pages.columns[1..3]
+        .iter()
+        .map(|column| (column.first_element, column.pages.len()))
+        .collect();
+    assert_eq!(late, [(Some(5), 0), (Some(0), 0)]);
 }
 
 #[test]
