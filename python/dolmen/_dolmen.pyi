@@ -318,6 +318,7 @@ class NtupleReader:
     def clusters(self) -> list[tuple[int, int]]: ...
     def read(self, fields: Sequence[int], first: int, end: int) -> list[_Tree]: ...
     def prune(self, conditions: Sequence[tuple[str, str, Any]], first: int, end: int) -> list[tuple[int, int]]: ...
+    def order_of(self, accesses: Sequence[tuple[Sequence[int], int]]) -> list[int]: ...
     def asked(self) -> tuple[int, int, int, int]: ...
     def estimate(
         self,
@@ -399,6 +400,29 @@ class NtupleStore:
         keep_ns: int | None = None,
         object_class: str | None = None,
         order: Sequence[int] = ...,
+        progress: Callable[[int], Any] | None = None,
+    ) -> StoredNtuple: ...
+    def skim(
+        self,
+        reader: NtupleReader,
+        name: str,
+        fields: Sequence[str],
+        ranges: Sequence[tuple[int, int]],
+        *,
+        settings: int = 501,
+        page_bytes: int = 262_144,
+        cluster_bytes: int = 134_217_728,
+        group_bytes: int = 1_048_576,
+        keep_ns: int | None = None,
+        object_class: str | None = None,
+    ) -> tuple[StoredNtuple, int, int]: ...
+    def clone(
+        self,
+        stored: StoredNtuple,
+        name: str,
+        fields: Sequence[str],
+        version: int | None = None,
+        tag: str | None = None,
     ) -> StoredNtuple: ...
     def collect(self) -> str: ...
     def destroy(self, name: str) -> None: ...
@@ -419,6 +443,16 @@ class StoredNtuple:
     def append(
         self, *, settings: int = 501, page_bytes: int = 262_144, cluster_bytes: int = 134_217_728
     ) -> NtupleAppender: ...
+    def reshape(
+        self,
+        first: int,
+        bytes_max: int,
+        *,
+        settings: int = 501,
+        page_bytes: int = 262_144,
+        cluster_bytes: int = 134_217_728,
+    ) -> tuple[_Told, tuple[int, int], int, int] | None: ...
+    def pack(self, order: Sequence[int], group_bytes: int) -> None: ...
     def add_columns(
         self, fields: _Fields, *, settings: int = 501, page_bytes: int = 262_144
     ) -> NtupleColumnAdder: ...

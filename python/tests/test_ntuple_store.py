@@ -179,6 +179,31 @@ def test_a_filter_reads_less_and_finds_the_same(cont):
     assert used[1] * 4 < used[0], used
 
 
+def test_skims_clones_and_reshapes_have_what_was_wanted(cont, file):
+    store = rntuple.Store(cont)
+    told = []
+    stored = store.import_root(file, progress=told.append)
+    assert told[-1] == COUNT
+    some = store.skim(stored.open(), "some", ["number", "hits"], filter=[("energy", ">=", 100), ("number", "!=", 1000)]).open()
+    wanted = [number for number in range(200, COUNT) if number != 1000]
+    assert same(some["number"], wanted) and same(some["hits"], events()["hits"][wanted]) and some.keys() == ["number", "hits"]
+    from_file = store.skim(rntuple.open(file), "from_file", start=10, stop=20).open()
+    assert same(from_file["name"], [f"event {number}" for number in range(10, 20)])
+    assert len(store.skim(stored.open(), "none", filter=[("energy", "<", 0)]).open()) == 0
+    clone = store.clone(stored, "clone", ["energy"])
+    stored.append(events(COUNT, 1))
+    assert same(clone.open()["energy"], events()["energy"]) and clone.open().keys() == ["energy"]
+    reading, done = stored.open(), []
+    reshaped = stored.reshape(compression="zstd:5", page_bytes=5000, cluster_bytes=50_000, step_bytes=60_000, progress=done.append)
+    assert len(done) > 1 and done[-1] == COUNT + 1 and reshaped.made == "Reshaped"
+    for ntuple in (reading, stored.open()):
+        assert same(ntuple["number"], np.arange(COUNT + 1)) and same(ntuple["hits"], events(0, COUNT + 1)["hits"])
+    assert len(stored.open().clusters) < len(reading.clusters)
+    stored.pack(reading.order([(["energy", "hits"], 9), (["name"], 1)]))
+    with pytest.raises(dolmen.NotFound):
+        store.clone(stored, "other", ["none"])
+
+
 def test_pages_are_scrubbed(cont, file):
     stored = rntuple.Store(cont).import_root(file)
     told = []

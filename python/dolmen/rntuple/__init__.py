@@ -438,6 +438,31 @@ class Ntuple:
             trees = self._trees(fields, first, end)
             yield _arrow_batch(fields, names, trees)
 
+    def _passing(self, filter: _Filter | None, start: int | None, stop: int | None) -> list[tuple[int, int]]:
+        """Ranges of the entries that pass."""
+        start, stop = self._range(start, stop)
+        if filter is None:
+            return [(start, stop)] if start < stop else []
+        tests = [(self.field(name), _comparison(op), value) for name, op, value in filter]
+        found: list[tuple[int, int]] = []
+        for first, end in self._possible(filter, start, stop):
+            keep = np.ones(end - first, bool)
+            for field, compare, value in tests:
+                (tree,) = self._trees([field], first, end)
+                keep &= compare(_arrays.to_numpy(field, tree), value)
+            edges = np.flatnonzero(np.diff(np.concatenate([[False], keep, [False]]).view("i1")))
+            for low, high in edges.reshape(-1, 2) + first:
+                if found and found[-1][1] == low:
+                    found[-1] = (found[-1][0], int(high))
+                else:
+                    found.append((int(low), int(high)))
+        return found
+
+    def order(self, accesses: Sequence[tuple[_Columns, int]]) -> list[int]:
+        """Numbers of columns in the order in which they are best packed: ``accesses`` are fields that are read together, and how often."""
+        chosen = [([field.number for field in self._chosen(columns)[0]], count) for columns, count in accesses]
+        return self._reader.order_of(chosen)
+
     def _steps(self, start: int, stop: int, step: int | None) -> list[tuple[int, int]]:
         if step is not None:
             if step < 1:
@@ -736,11 +761,14 @@ class Store:
         keep: float | None = None,
         object_class: str | None = None,
         order: Sequence[int] = (),
+        progress: Callable[[int], Any] | None = None,
     ) -> "Stored":
         """Imports an ntuple of a file of ROOT, its pages bit for bit as they are, under its own name or another.
 
         order
-            Numbers of columns in the order in which they are packed; those that are read together belong together.
+            Numbers of columns in the order in which they are packed; those that are read together belong together: see ``Ntuple.order``.
+        progress
+            Called with the number of entries that are in the container.
 
         Each page is compared with its checksum; raises Corrupt, and imports nothing, if one is damaged.
         """
@@ -753,8 +781,56 @@ class Store:
                 keep_ns=None if keep is None else int(keep * 1e9),
                 object_class=object_class,
                 order=list(order),
+                progress=progress,
             )
         )
+
+    def skim(
+        self,
+        source: Ntuple,
+        name: str,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        filter: _Filter | None = None,
+        compression: str | None = "zstd:1",
+        group_bytes: int = 1 << 20,
+        keep: float | None = None,
+        object_class: str | None = None,
+    ) -> "Stored":
+        """Makes an ntuple of some fields and entries of another one, wherever that is; ``filter`` as for ``Ntuple.arrays``.
+
+        Clusters all of whose entries are wanted are taken as they are, without being decompressed; others are written anew with
+        ``compression``. ``columns`` are fields at the top. Raises Exists.
+        """
+        names = [columns] if isinstance(columns, str) else list(columns or ())
+        made, _passed, _written = self._store.skim(
+            source._reader,
+            name,
+            names,
+            source._passing(filter, start, stop),
+            settings=_settings(compression),
+            group_bytes=group_bytes,
+            keep_ns=None if keep is None else int(keep * 1e9),
+            object_class=object_class,
+        )
+        return Stored(made)
+
+    def clone(
+        self,
+        stored: "Stored",
+        name: str,
+        columns: _Columns = None,
+        *,
+        version: int | None = None,
+        tag: str | None = None,
+    ) -> "Stored":
+        """Makes an ntuple of some fields, all unless they are named, of a version of another one of this container. No page is written:
+        both have the same ones, and what is done with one is not seen in the other. Raises Exists.
+        """
+        names = [columns] if isinstance(columns, str) else list(columns or ())
+        return Stored(self._store.clone(stored._stored, name, names, version, tag))
 
     def collect(self) -> str:
         """Frees what no version needs, and what writers that are gone have left; tells what was freed."""
@@ -847,6 +923,35 @@ class Stored:
         except BaseException:
             adder.discard()
             raise
+
+    def reshape(
+        self,
+        *,
+        compression: str | None = "zstd:1",
+        page_bytes: int = 1 << 18,
+        cluster_bytes: int = 128 << 20,
+        step_bytes: int = 1 << 30,
+        progress: Callable[[int], Any] | None = None,
+    ) -> Version:
+        """Writes all clusters anew with another compression, other pages or clusters, while others read and append.
+
+        It is done in steps of about ``step_bytes`` before compression, each a version; what was there before stays as long as versions have
+        it. ``progress`` is called with the number of entries that are done.
+        """
+        done, settings = 0, _settings(compression)
+        while True:
+            reshaped = self._stored.reshape(
+                done, step_bytes, settings=settings, page_bytes=page_bytes, cluster_bytes=cluster_bytes
+            )
+            if reshaped is None:
+                return self.version()
+            done = reshaped[1][1]
+            if progress is not None:
+                progress(done)
+
+    def pack(self, order: Sequence[int], *, group_bytes: int = 1 << 20) -> None:
+        """Has what is written from now on packed in this order of columns (see ``Ntuple.order``), and what is there when it is reshaped."""
+        self._stored.pack(list(order), group_bytes)
 
     def scrub(
         self,

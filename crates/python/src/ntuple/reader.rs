@@ -8,7 +8,7 @@ use dolmen_rntuple::estimate::{Medium, Prices, Usage, blob_bytes, usage};
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::schema::Role;
 use dolmen_rntuple::rootfile::{RootFile, VirtualFile, export};
-use dolmen_rntuple::store::{Compare, Condition, Number, StoreSource};
+use dolmen_rntuple::store::{Access, Compare, Condition, Number, StoreSource, order_of};
 use dolmen_rntuple::web::{Served, Shown};
 use dolmen_rntuple::{Entries, Ntuple, Source};
 use pyo3::prelude::{
@@ -74,7 +74,7 @@ impl NtupleReader {
     }
 
     /// The ntuple, for as long as it is used.
-    fn ntuple(&self, py: Python<'_>) -> Result<Any> {
+    pub(super) fn ntuple(&self, py: Python<'_>) -> Result<Any> {
         match &self.held {
             Held::File(ntuple) => Ok(ntuple.clone()),
             Held::Stored(slot) => slot.run(py, |ntuple| Ok(ntuple.clone())),
@@ -202,6 +202,16 @@ impl NtupleReader {
         let Any::Stored(ntuple) = self.ntuple(py)? else { return Ok(vec![(first, end)]) };
         let found = py.detach(|| ntuple.prune(&conditions, range(first, end)).map_err(Error::from))?;
         Ok(found.into_iter().map(|entries| (entries.first, entries.end)).collect())
+    }
+
+    /// Columns in the order in which they are best packed for accesses: fields that are read together, and how often.
+    fn order_of(&self, py: Python<'_>, accesses: Vec<(Vec<u32>, u64)>) -> PyResult<Vec<u32>> {
+        let ntuple = self.ntuple(py)?;
+        for (fields, _) in &accesses {
+            known(&ntuple, fields)?;
+        }
+        let accesses: Vec<_> = accesses.into_iter().map(|(fields, count)| Access { fields, count }).collect();
+        Ok(each!(&ntuple, ntuple => order_of(ntuple, &accesses)))
     }
 
     /// Requests for pages since it was opened, bytes of these, requests for what says where they are, and how often it was waited for some that

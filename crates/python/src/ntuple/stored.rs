@@ -8,6 +8,7 @@ use crate::error::{Error, Result, Wrong};
 use crate::oid::class_of;
 use crate::slot::Slot;
 use dolmen_client::Container as Client;
+use dolmen_rntuple::Entries;
 use dolmen_rntuple::format::schema::{Field, Schema};
 use dolmen_rntuple::store::{
     Appender, ColumnAdder, CreateOptions, Store, StoreOptions, Stored, Version, When,
@@ -97,7 +98,7 @@ impl NtupleStore {
 
     /// Imports an ntuple of a file of ROOT, its pages as they are, under another name if one is given.
     #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
-    #[pyo3(signature = (path, ntuple=None, name=None, *, group_bytes=1_048_576, keep_ns=None, object_class=None, order=Vec::new()))]
+    #[pyo3(signature = (path, ntuple=None, name=None, *, group_bytes=1_048_576, keep_ns=None, object_class=None, order=Vec::new(), progress=None))]
     fn import_root(
         &self,
         py: Python<'_>,
@@ -108,15 +109,70 @@ impl NtupleStore {
         keep_ns: Option<u64>,
         object_class: Option<&str>,
         order: Vec<u32>,
+        progress: Option<Py<PyAny>>,
     ) -> PyResult<StoredNtuple> {
         let how = create_options(group_bytes, keep_ns, object_class, order)?;
         let stored = self.run(py, |store| {
             let ntuple = super::reader::open_file(&path, ntuple.as_deref())?;
             let name = name.unwrap_or_else(|| ntuple.header().name.to_string());
-            store.import(&name, &ntuple, &how)?;
+            store.import_telling(&name, &ntuple, &how, super::teller(progress))?;
             Ok(store.ntuple(&name)?)
         })?;
         Ok(self.hold(py, stored)?)
+    }
+
+    /// Makes an ntuple of fields at the top of another one, all if none are named, and of entries of ranges. It, and how many clusters were taken as
+    /// they are and how many were written anew.
+    #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
+    #[pyo3(signature = (reader, name, fields, ranges, *, settings=501, page_bytes=262_144, cluster_bytes=134_217_728, group_bytes=1_048_576, keep_ns=None, object_class=None))]
+    fn skim(
+        &self,
+        py: Python<'_>,
+        reader: PyRef<'_, NtupleReader>,
+        name: &str,
+        fields: Vec<String>,
+        ranges: Vec<(u64, u64)>,
+        settings: u32,
+        page_bytes: u32,
+        cluster_bytes: u64,
+        group_bytes: u32,
+        keep_ns: Option<u64>,
+        object_class: Option<&str>,
+    ) -> PyResult<(StoredNtuple, u64, u64)> {
+        let how = create_options(group_bytes, keep_ns, object_class, Vec::new())?;
+        let write = options(settings, page_bytes, cluster_bytes, true)?;
+        let ranges: Vec<_> = ranges.into_iter().map(|(first, end)| Entries { first, end }).collect();
+        let from = reader.ntuple(py)?;
+        let names: Vec<&str> = fields.iter().map(|field| &**field).collect();
+        let (stored, skimmed) = self.run(py, |store| {
+            let skimmed = match &from {
+                Any::File(from) => store.skim(from, &names, &ranges, name, &how, &write)?,
+                Any::Stored(from) => store.skim(from, &names, &ranges, name, &how, &write)?,
+            };
+            Ok((store.ntuple(name)?, skimmed))
+        })?;
+        Ok((self.hold(py, stored)?, skimmed.passed, skimmed.written))
+    }
+
+    /// Makes an ntuple of fields at the top of a version of another one, all if none are named, with the same pages.
+    #[pyo3(signature = (stored, name, fields, version=None, tag=None))]
+    fn clone(
+        &self,
+        py: Python<'_>,
+        stored: PyRef<'_, StoredNtuple>,
+        name: &str,
+        fields: Vec<String>,
+        version: Option<u64>,
+        tag: Option<&str>,
+    ) -> PyResult<StoredNtuple> {
+        let when = when(version, tag, None)?;
+        let names: Vec<&str> = fields.iter().map(|field| &**field).collect();
+        let from = stored.slot.run(py, |stored| Ok(stored.clone()))?;
+        let made = self.run(py, |store| {
+            store.clone_fields(&from, when, &names, name)?;
+            Ok(store.ntuple(name)?)
+        })?;
+        Ok(self.hold(py, made)?)
     }
 
     /// Frees what no version needs; how many bytes and versions were freed is told.
@@ -214,6 +270,31 @@ impl StoredNtuple {
     /// Removes versions that no tag keeps and that were kept for long enough; how many.
     fn expire(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.slot.run(py, |stored| Ok(stored.expire()?))?)
+    }
+
+    /// Writes clusters anew from the one that begins at `first` or behind it, of about so many bytes: the version, the entries, clusters before and
+    /// after; none if there are none left.
+    #[pyo3(signature = (first, bytes_max, *, settings=501, page_bytes=262_144, cluster_bytes=134_217_728))]
+    fn reshape(
+        &self,
+        py: Python<'_>,
+        first: u64,
+        bytes_max: u64,
+        settings: u32,
+        page_bytes: u32,
+        cluster_bytes: u64,
+    ) -> PyResult<Option<(Told, (u64, u64), u64, u64)>> {
+        let options = options(settings, page_bytes, cluster_bytes, true)?;
+        let reshaped = self.slot.run(py, |stored| Ok(stored.reshape(first, bytes_max, &options)?))?;
+        Ok(reshaped.map(|done| {
+            let entries = (done.entries.first, done.entries.end);
+            (told(&done.version), entries, done.clusters_before, done.clusters_after)
+        }))
+    }
+
+    /// Has what is written from now on packed in this order of columns, into groups of about so many bytes.
+    fn pack(&self, py: Python<'_>, order: Vec<u32>, group_bytes: u32) -> PyResult<()> {
+        Ok(self.slot.run(py, |stored| Ok(stored.pack(&order, group_bytes)?))?)
     }
 
     /// Begins to add columns for fields of the types that these arrays have; their values are not put.

@@ -113,7 +113,10 @@ fn passes(file: &str) {
     if file == "test_trees.py" {
         let shows = built().join("examples/show_tree");
         assert!(shows.exists(), "build it with `cargo build -p dolmen-rntuple --example show_tree`");
-        command.env("SHOW_TREE", shows).env("SAMPLES", samples());
+        command.env("SHOW_TREE", shows);
+    }
+    if ["test_trees.py", "test_ntuple_samples.py"].contains(&file) {
+        command.env("SAMPLES", samples());
     }
     let options =
         ["-m", "pytest", "--quiet", "-p", "no:cacheprovider", "--color=no", "--strict-markers", "-o"];
@@ -186,6 +189,11 @@ fn trees_of_experiments() {
 #[test]
 fn ntuples_in_files() {
     passes("test_ntuple_made.py");
+}
+
+#[test]
+fn ntuples_of_experiments() {
+    passes("test_ntuple_samples.py");
 }
 
 #[test]
