@@ -21,6 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A version as Python has it: its number, when it was made in nanoseconds since 1970, entries, clusters, and what made it.
 type Told = (u64, u64, u64, u64, String);
 
+/// What was reshaped: the version, the entries, clusters before and after.
+type Reshaped = (Told, (u64, u64), u64, u64);
+
 fn told(version: &Version) -> Told {
     let made = format!("{:?}", version.made);
     (version.number, version.time_ns, version.entry_count, version.cluster_count, made)
@@ -283,7 +286,7 @@ impl StoredNtuple {
         settings: u32,
         page_bytes: u32,
         cluster_bytes: u64,
-    ) -> PyResult<Option<(Told, (u64, u64), u64, u64)>> {
+    ) -> PyResult<Option<Reshaped>> {
         let options = options(settings, page_bytes, cluster_bytes, true)?;
         let reshaped = self.slot.run(py, |stored| Ok(stored.reshape(first, bytes_max, &options)?))?;
         Ok(reshaped.map(|done| {
