@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak bench bench-clients bench-mounts install uninstall check-rust
+.PHONY: help demo test soak bench bench-clients bench-mounts bench-ntuple install uninstall check-rust
 
 help:
 	@echo "make demo               fetch real data, store, verify, kill, reopen, plot (about 3 minutes after the build)"
@@ -19,6 +19,7 @@ help:
 	@echo "                        clients built against an installed Dolmen, and dolmen bench object"
 	@echo "make bench-mounts [JUICEFS=/juicefs] [PASSTHROUGH=/bindfs]"
 	@echo "                        files of mounts and with the preload library, beside tmpfs, a passthrough FUSE, the C library and others"
+	@echo "make bench-ntuple       event data beside ROOT, uproot and Parquet, on one core (minutes after the build)"
 	@echo "make install PREFIX=/p  dolmen, daos and dmg into /p/bin, the C and preload libraries into /p/lib64, man pages, completions and the systemd unit"
 	@echo "                        (default $(PREFIX); DESTDIR=/d puts all of it below /d)"
 	@echo "make uninstall PREFIX=/p  takes away what install has put there (and DESTDIR=/d), and nothing else; data stays where it is"
@@ -51,6 +52,15 @@ bench-clients: check-rust
 bench-mounts: check-rust
 	$(CARGO) build --release $(INSTALLED)
 	$(CARGO) xtask mounts --dolmen $(TARGET)/release/dolmen --preload $(TARGET)/release/libdolmen_preload.so $(if $(JUICEFS),--juicefs $(JUICEFS)) $(if $(PASSTHROUGH),--passthrough $(PASSTHROUGH)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+bench-ntuple: check-rust
+	$(CARGO) xtask tools
+	$(CARGO) build --release --package dolmen-python
+	mkdir -p $(TARGET)/release/python
+	rm -rf $(TARGET)/release/python/dolmen
+	cp -r python/dolmen $(TARGET)/release/python/
+	cp $(TARGET)/release/lib_dolmen.so $(TARGET)/release/python/dolmen/_dolmen.abi3.so
+	PYTHONPATH=$(TARGET)/release/python PYTHONDONTWRITEBYTECODE=1 $(TARGET)/python-tests/bin/python python/benchmarks/ntuple.py $(BENCH)
 
 # What is put below DESTDIR is to be moved to PREFIX later.
 ROOT = $(DESTDIR)$(PREFIX)

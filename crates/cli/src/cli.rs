@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::output::Answer;
-use crate::{audit, bench, certs, compat, cont, fs, inspect, mount, obj, pool, serve, shell, stop};
+use crate::{audit, bench, certs, compat, cont, fs, inspect, mount, ntuple, obj, pool, serve, shell, stop};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 
@@ -75,6 +75,9 @@ enum Command {
     /// Objects of a container, as stored
     #[command(subcommand, visible_alias = "object")]
     Obj(obj::Command),
+    /// Event data: ntuples (RNTuple) in containers and files of ROOT
+    #[command(subcommand)]
+    Ntuple(ntuple::Command),
     /// Show the files of a container as a directory of the system
     Mount(mount::Mount),
     /// Take such a directory away
@@ -140,6 +143,7 @@ pub(crate) fn run(cli: &Cli) -> Outcome<Answer> {
         Command::Cont(command) => cont::run(command),
         Command::Fs(command) => fs::run(command, cli.json),
         Command::Obj(command) => obj::run(command),
+        Command::Ntuple(command) => ntuple::run(command, cli.json),
         Command::Daos(args) => compat::daos::run(args),
         Command::Dmg(args) => compat::dmg::run(args),
         Command::Mount(args) => mount::mount(args, cli.json),

@@ -18,6 +18,7 @@ mod heard;
 mod inspect;
 mod interrupt;
 mod mount;
+mod ntuple;
 mod obj;
 mod output;
 mod path;

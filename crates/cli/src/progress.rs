@@ -35,21 +35,46 @@ impl Bar {
         Self { bar, begun_ns, drawn_ns: AtomicU64::new(begun_ns) }
     }
 
-    /// Shows what was done so far; from any thread, cheap.
-    pub(crate) fn show(&self, counts: Counts) {
-        let Some(bar) = &self.bar else { return };
+    /// Begins with a known end: `total` of what `what` names.
+    pub(crate) fn of(total: u64, verb: &str, what: &str) -> Self {
+        let begun = Self::begin(verb);
+        if let Some(bar) = &begun.bar {
+            let template = format!("{{prefix}} [{{bar:32}}] {{pos}} of {{len}} {what}, {{eta}} left");
+            bar.set_style(ProgressStyle::with_template(&template).expect("a fixed template"));
+            bar.set_length(total);
+        }
+        begun
+    }
+
+    /// Shows how much was done so far; from any thread, cheap.
+    pub(crate) fn at(&self, done: u64) {
+        if let Some((bar, _)) = self.drawn() {
+            bar.set_position(done);
+            bar.tick();
+        }
+    }
+
+    /// The bar if it is to be drawn now, and how long it has gone on.
+    fn drawn(&self) -> Option<(&ProgressBar, u64)> {
+        let bar = self.bar.as_ref()?;
         let now_ns = RealClock.monotonic_ns();
         let drawn_ns = self.drawn_ns.load(Ordering::Relaxed);
         let since = now_ns.saturating_sub(self.begun_ns);
         if since < QUIET_NS || u128::from(now_ns.saturating_sub(drawn_ns)) < REDRAW.as_nanos() {
-            return;
+            return None;
         }
         if self.drawn_ns.compare_exchange(drawn_ns, now_ns, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-            return;
+            return None;
         }
         if bar.is_hidden() {
             bar.set_draw_target(ProgressDrawTarget::stderr());
         }
+        Some((bar, since))
+    }
+
+    /// Shows what was done so far; from any thread, cheap.
+    pub(crate) fn show(&self, counts: Counts) {
+        let Some((bar, since)) = self.drawn() else { return };
         let rate = u64::try_from(u128::from(counts.bytes) * 1_000_000_000 / u128::from(since.max(1)));
         let files = counts.files + counts.resumed;
         bar.set_message(format!("{files} files, {}, {}/s", human(counts.bytes), human(rate.unwrap_or(0))));

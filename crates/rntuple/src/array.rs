@@ -57,6 +57,22 @@ impl Values {
         }
     }
 
+    /// The values of that kind whose bytes in memory these are; none if they have a part of one at their end, or are of no such kind.
+    ///
+    /// # Errors
+    /// [`TooBig`](crate::Error::TooBig) if there is no memory for them.
+    pub fn of_bytes(kind: InMemory, bytes: &[u8]) -> Result<Option<Self>> {
+        let mut values = Self::empty(kind);
+        if !bytes.len().is_multiple_of(kind.bytes()) || values.kind() != kind {
+            return Ok(None);
+        }
+        values.grow(bytes.len() / kind.bytes())?.copy_from_slice(bytes);
+        if let Self::Bool(switches) = &mut values {
+            switches.iter_mut().for_each(|switch| *switch = u8::from(*switch != 0));
+        }
+        Ok(Some(values))
+    }
+
     /// What they are.
     #[must_use]
     pub fn kind(&self) -> InMemory {

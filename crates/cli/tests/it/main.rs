@@ -20,6 +20,7 @@ mod killed;
 mod loads;
 mod measured;
 mod mounted;
+mod ntuples;
 mod objects;
 mod pools;
 mod processes;

@@ -5,7 +5,8 @@
 //! of bytes; ``of`` is ``items``, ``text`` or ``streamed``; offsets and indices are of 64 bits, tags of 8.
 
 use crate::buffer::{Buffer, Lent};
-use crate::error::of_type;
+use crate::error::{Error, of_type};
+use dolmen_rntuple::format::schema::InMemory;
 use dolmen_rntuple::{Array, Lists, Values};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::{
@@ -113,32 +114,23 @@ fn taken_at(tree: &Bound<'_, PyAny>, depth: usize) -> PyResult<Array> {
     }
 }
 
-/// Numbers of `N` bytes each.
-fn numbers<T, const N: usize>(bytes: &[u8], of: impl Fn([u8; N]) -> T) -> PyResult<Vec<T>> {
-    let (numbers, rest) = bytes.as_chunks::<N>();
-    if !rest.is_empty() {
-        return Err(PyValueError::new_err("memory has a part of a number at its end"));
-    }
-    Ok(numbers.iter().map(|bytes| of(*bytes)).collect())
-}
-
 fn values(dtype: &str, memory: &Bound<'_, PyAny>) -> PyResult<Values> {
+    let kind = match dtype {
+        "?" => InMemory::Bool,
+        "i1" => InMemory::I8,
+        "u1" => InMemory::U8,
+        "i2" => InMemory::I16,
+        "u2" => InMemory::U16,
+        "i4" => InMemory::I32,
+        "u4" => InMemory::U32,
+        "i8" => InMemory::I64,
+        "u8" => InMemory::U64,
+        "f4" => InMemory::F32,
+        "f8" => InMemory::F64,
+        _ => return Err(of_type("there is no field of such values")),
+    };
     let lent = Lent::to_read(memory)?;
-    let (py, bytes) = (memory.py(), lent.bytes());
-    py.detach(|| {
-        Ok(match dtype {
-            "?" => Values::Bool(bytes.iter().map(|&byte| u8::from(byte != 0)).collect()),
-            "i1" => Values::I8(numbers(bytes, i8::from_le_bytes)?),
-            "u1" => Values::U8(bytes.to_vec()),
-            "i2" => Values::I16(numbers(bytes, i16::from_le_bytes)?),
-            "u2" => Values::U16(numbers(bytes, u16::from_le_bytes)?),
-            "i4" => Values::I32(numbers(bytes, i32::from_le_bytes)?),
-            "u4" => Values::U32(numbers(bytes, u32::from_le_bytes)?),
-            "i8" => Values::I64(numbers(bytes, i64::from_le_bytes)?),
-            "u8" => Values::U64(numbers(bytes, u64::from_le_bytes)?),
-            "f4" => Values::F32(numbers(bytes, f32::from_le_bytes)?),
-            "f8" => Values::F64(numbers(bytes, f64::from_le_bytes)?),
-            _ => return Err(of_type("there is no field of such values")),
-        })
-    })
+    let bytes = lent.bytes();
+    let values = memory.py().detach(|| Values::of_bytes(kind, bytes)).map_err(Error::from)?;
+    values.ok_or_else(|| PyValueError::new_err("memory has a part of a number at its end"))
 }

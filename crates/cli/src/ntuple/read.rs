@@ -1,0 +1,300 @@
+//! What is done with an ntuple wherever it is: shown, exported, served, estimated, drawn.
+
+use super::picture;
+use super::source::{Opened, Source, each};
+use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::interrupt;
+use crate::output::{Answer, Table, count, human};
+use crate::path::shown_outside;
+use crate::progress::Bar;
+use clap::{Args, ValueEnum};
+use dolmen_env::{Address, Clock, RealClock};
+use dolmen_rntuple::estimate::{Medium, Usage, blob_bytes, usage};
+use dolmen_rntuple::format::Header;
+use dolmen_rntuple::format::block::Compression;
+use dolmen_rntuple::rootfile::{self, FileOptions, FileTime, VirtualFile};
+use dolmen_rntuple::web::{Served, Shown};
+use dolmen_rntuple::{Entries, Ntuple};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// How header, footer and page lists of a file are compressed.
+const METADATA: Compression = Compression::Zstd(5);
+
+#[derive(Args, Debug)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    source: Source,
+    /// The file of ROOT to write; one that is there is replaced when the new one is whole
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    to: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    source: Source,
+    /// Address and port; port 0 takes a free one. Whoever reaches it reads the ntuple
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Chosen {
+    #[command(flatten)]
+    source: Source,
+    /// Fields, with dots between field and subfield; all if none are named
+    #[arg(long = "field", short, value_name = "FIELD")]
+    fields: Vec<String>,
+    /// Where it is: what requests, bytes and keeping take and cost
+    #[arg(long, value_enum, default_value_t = Where::S3)]
+    medium: Where,
+    /// Seconds from a request to its answer, other than the medium's
+    #[arg(long, value_name = "SECONDS")]
+    latency: Option<f64>,
+    /// Bytes a second, other than the medium's
+    #[arg(long, value_name = "BYTES")]
+    bandwidth: Option<f64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Estimate {
+    #[command(flatten)]
+    chosen: Chosen,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Plot {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// The picture to write
+    #[arg(long, value_name = "PNG", value_hint = clap::ValueHint::FilePath)]
+    to: PathBuf,
+    /// How many fields are drawn, the largest first
+    #[arg(long, value_name = "COUNT", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=200))]
+    top: u64,
+}
+
+/// A kind of medium.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Where {
+    /// An object store far away, at list prices in dollars
+    S3,
+    /// A solid-state disk in the machine
+    Ssd,
+    /// A disk that turns
+    Hdd,
+}
+
+impl Chosen {
+    fn medium(&self) -> Outcome<Medium> {
+        let medium = match self.medium {
+            Where::S3 => Medium::S3,
+            Where::Ssd => Medium::SSD,
+            Where::Hdd => Medium::HDD,
+        };
+        let latency_s = self.latency.unwrap_or(medium.latency_s);
+        let bandwidth_bytes_s = self.bandwidth.unwrap_or(medium.bandwidth_bytes_s);
+        if !(latency_s >= 0.0 && bandwidth_bytes_s > 0.0) {
+            let why = "a latency is a number from 0 on, a bandwidth one above 0";
+            return Err(Failure::new(Exit::Usage, why));
+        }
+        Ok(Medium { latency_s, bandwidth_bytes_s, ..medium })
+    }
+
+    /// What reading the fields takes.
+    fn usage(&self) -> Outcome<(Header, Usage)> {
+        let opened = self.source.open()?;
+        let used = each!(&opened, ntuple => used(ntuple, &self.fields));
+        used.doing(|| format!("read {}", self.source.shown()))
+    }
+}
+
+fn used<S: dolmen_rntuple::Source>(
+    ntuple: &Ntuple<S>,
+    fields: &[String],
+) -> dolmen_rntuple::Result<(Header, Usage)> {
+    let numbers = match fields {
+        [] => ntuple.top_fields().collect(),
+        some => some.iter().map(|name| ntuple.field(name)).collect::<dolmen_rntuple::Result<Vec<_>>>()?,
+    };
+    let entries = Entries { first: 0, end: ntuple.entry_count() };
+    Ok((ntuple.header().clone(), usage(ntuple, &numbers, entries)?))
+}
+
+/// Bytes and pages of the fields at the top, in the order of their numbers: stored bytes, bytes in memory, pages.
+fn by_field(header: &Header, usage: &Usage) -> BTreeMap<u32, (u64, u64, u64)> {
+    let top = |mut field: u32| {
+        while header.schema.fields[field as usize].parent != field {
+            field = header.schema.fields[field as usize].parent;
+        }
+        field
+    };
+    let mut sums = BTreeMap::new();
+    for column in &usage.columns {
+        let sum: &mut (u64, u64, u64) = sums.entry(top(column.field)).or_default();
+        sum.0 += column.stored_bytes;
+        sum.1 += column.memory_bytes;
+        sum.2 += column.page_count;
+    }
+    sums
+}
+
+pub(crate) fn show(source: &Source) -> Outcome<Answer> {
+    let opened = source.open()?;
+    let (header, usage) =
+        each!(&opened, ntuple => used(ntuple, &[])).doing(|| format!("read {}", source.shown()))?;
+    let sums = by_field(&header, &usage);
+    let mut table = Table::new(&["field", "type", "pages", "stored", "in memory"]);
+    let mut fields = Vec::new();
+    let all = (0_u32..).zip(&header.schema.fields).filter(|(number, field)| field.parent == *number);
+    for (number, field) in all {
+        let (stored, memory, pages) = sums.get(&number).copied().unwrap_or_default();
+        let of = if field.type_name.is_empty() { "(untyped)" } else { &field.type_name };
+        table.row([field.name.to_string(), of.to_owned(), pages.to_string(), human(stored), human(memory)]);
+        fields.push(json!({
+            "name": &*field.name,
+            "type": &*field.type_name,
+            "pages": pages,
+            "stored_bytes": stored,
+            "memory_bytes": memory,
+        }));
+    }
+    let head = format!(
+        "ntuple {}: {} in {}, {} ({} in memory); written by {}\n",
+        header.name,
+        count(usage.entry_count, "entry", "entries"),
+        count(usage.cluster_count, "cluster", "clusters"),
+        human(usage.stored_bytes),
+        human(usage.memory_bytes),
+        header.writer,
+    );
+    let json = json!({
+        "name": &*header.name,
+        "description": &*header.description,
+        "writer": &*header.writer,
+        "entries": usage.entry_count,
+        "clusters": usage.cluster_count,
+        "stored_bytes": usage.stored_bytes,
+        "memory_bytes": usage.memory_bytes,
+        "fields": fields,
+    });
+    Ok(Answer::new(head + &table.text(), json))
+}
+
+pub(crate) fn export(args: &Export) -> Outcome<Answer> {
+    let opened = args.source.open()?;
+    let time_s = RealClock.now_ns() / 1_000_000_000;
+    let options = FileOptions { time: FileTime::of_unix(time_s), compression: METADATA };
+    let entries = each!(&opened, ntuple => ntuple.entry_count());
+    let bar = Bar::of(entries, "exporting", "entries");
+    each!(&opened, ntuple => rootfile::export(ntuple, &args.to, options, |done| bar.at(done)))
+        .doing(|| format!("export {} to {}", args.source.shown(), shown_outside(&args.to)))?;
+    drop(bar);
+    let told = format!("{} in {}", count(entries, "entry", "entries"), shown_outside(&args.to));
+    Ok(Answer::new(told, json!({ "entries": entries })))
+}
+
+pub(crate) fn serve(args: &Serve, as_json: bool) -> Outcome<Answer> {
+    let opened = args.source.open()?;
+    let options = FileOptions { time: FileTime::of_unix(0), compression: METADATA };
+    let doing = || format!("serve {} at {}", args.source.shown(), args.listen);
+    let (name, entries) = each!(&opened, ntuple => (ntuple.header().name.clone(), ntuple.entry_count()));
+    let name = format!("{name}.root");
+    // What keeps it open stays until the end of this function.
+    let (file, _held) = match opened {
+        Opened::File(ntuple) => (shown(ntuple, &name, options).doing(doing)?, None),
+        Opened::Stored(ntuple, held) => (shown(ntuple, &name, options).doing(doing)?, Some(held)),
+    };
+    let served = Served::start(&Address::Tcp(args.listen), vec![file]).doing(doing)?;
+    let Address::Tcp(at) = served.address() else { unreachable!("it is one of the network") };
+    let url = format!("http://{at}/{name}");
+    let said = if as_json { format!("{}\n", json!({ "url": url })) } else { format!("{url}\n") };
+    crate::output::print(said.as_bytes())?;
+    while !interrupt::is_asked() {
+        std::thread::park_timeout(core::time::Duration::from_millis(200));
+    }
+    drop(served);
+    Ok(Answer::new(String::new(), json!({ "url": url, "entries": entries })))
+}
+
+/// A file that is nowhere, as it is served.
+fn shown<S: dolmen_rntuple::Source + 'static>(
+    ntuple: Ntuple<S>,
+    name: &str,
+    options: FileOptions,
+) -> dolmen_rntuple::Result<Shown> {
+    let tag = ntuple.header().checksum ^ ntuple.entry_count();
+    let file = VirtualFile::new(ntuple, name, options)?;
+    let length_bytes = file.length_bytes();
+    let read = Box::new(move |offset, into: &mut [u8]| file.read_at(offset, into));
+    Ok(Shown { name: name.into(), length_bytes, tag, read })
+}
+
+pub(crate) fn estimate(args: &Estimate) -> Outcome<Answer> {
+    let (medium, (header, usage)) = (args.chosen.medium()?, args.chosen.usage()?);
+    let blob = blob_bytes(&medium, usage.stored_bytes / usage.cluster_count.max(1));
+    let cost = usage.cost(&medium, blob);
+    let mut rows = vec![
+        ("entries", usage.entry_count.to_string()),
+        ("clusters", usage.cluster_count.to_string()),
+        ("fields", by_field(&header, &usage).len().to_string()),
+        ("pages", usage.page_count.to_string()),
+        ("stored", human(usage.stored_bytes)),
+        ("in memory", human(usage.memory_bytes)),
+        ("requests", usage.request_count.to_string()),
+        ("time", format!("{:.3} s", cost.seconds)),
+        ("page by page", format!("{:.3} s", cost.seconds_page_by_page)),
+    ];
+    if args.chosen.medium == Where::S3 {
+        rows.push(("to read", dollars(cost.reading)));
+        rows.push(("to write", format!("{} in blobs of {}", dollars(cost.writing), human(blob))));
+        rows.push(("a month", dollars(cost.month)));
+    }
+    let json = json!({
+        "entries": usage.entry_count,
+        "clusters": usage.cluster_count,
+        "pages": usage.page_count,
+        "stored_bytes": usage.stored_bytes,
+        "memory_bytes": usage.memory_bytes,
+        "requests": usage.request_count,
+        "seconds": cost.seconds,
+        "seconds_page_by_page": cost.seconds_page_by_page,
+        "blob_bytes": blob,
+        "money_reading": cost.reading,
+        "money_writing": cost.writing,
+        "money_month": cost.month,
+    });
+    Ok(Answer::new(crate::output::pairs(&rows), json))
+}
+
+fn dollars(amount: f64) -> String {
+    format!("${amount:.6}")
+}
+
+pub(crate) fn plot(args: &Plot) -> Outcome<Answer> {
+    let (medium, (header, usage)) = (args.chosen.medium()?, args.chosen.usage()?);
+    let mut bars: Vec<_> = by_field(&header, &usage)
+        .into_iter()
+        .map(|(field, (stored, memory, _))| picture::Bar {
+            name: header.schema.fields[field as usize].name.to_string(),
+            stored_bytes: stored,
+            memory_bytes: memory,
+            seconds: medium.seconds(usage.cluster_count, stored),
+        })
+        .collect();
+    bars.sort_by(|one, other| {
+        other.stored_bytes.cmp(&one.stored_bytes).then_with(|| one.name.cmp(&other.name))
+    });
+    let fields = bars.len() as u64;
+    bars.truncate(usize::try_from(args.top).unwrap_or(usize::MAX));
+    picture::draw(&args.to, &header.name, &bars).doing(|| format!("draw {}", shown_outside(&args.to)))?;
+    let drawn: Vec<Value> = bars
+        .iter()
+        .map(|bar| json!({ "field": bar.name, "stored_bytes": bar.stored_bytes, "seconds": bar.seconds }))
+        .collect();
+    let told = format!("{} of {fields} fields in {}", bars.len(), shown_outside(&args.to));
+    Ok(Answer::new(told, json!({ "fields": drawn })))
+}

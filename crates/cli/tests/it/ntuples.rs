@@ -1,0 +1,129 @@
+//! `dolmen ntuple`.
+
+use crate::common::Place;
+use dolmen_rntuple::format::Header;
+use dolmen_rntuple::format::block::Compression;
+use dolmen_rntuple::format::schema::Schema;
+use dolmen_rntuple::rootfile::{FileOptions, FileTime, RootFile, RootWriter};
+use dolmen_rntuple::write::{self, Options};
+use dolmen_rntuple::{Array, Entries, Lists, Ntuple, Values};
+use std::fs;
+use std::path::Path;
+
+const COUNT: i32 = 3000;
+
+/// A file of ROOT with an ntuple "events" of several clusters.
+fn make_file(path: &Path) {
+    let numbers = Array::Values(Values::I32((0..COUNT).collect()));
+    let energies = Array::Values(Values::F64((0..COUNT).map(|at| f64::from(at) * 0.5).collect()));
+    let ends = (0..=i64::from(COUNT)).map(|at| at * 2).collect();
+    let content = Box::new(Array::Values(Values::F32((0..2 * COUNT).map(|_| 1.5).collect())));
+    let hits = Array::Lists { of: Lists::Items, offsets: ends, content };
+    let fields = [("number", &numbers), ("energy", &energies), ("hits", &hits)];
+    let options = Options { page_bytes: 2000, cluster_bytes: 30_000, ..Options::default() };
+    let mut schema = Schema::default();
+    write::schema(&mut schema, &fields, options.compression).unwrap();
+    let header = Header {
+        name: "events".into(),
+        description: "".into(),
+        writer: "a test".into(),
+        schema: schema.clone(),
+        checksum: 0,
+    };
+    let how = FileOptions { time: FileTime::of_unix(0), compression: Compression::None };
+    let mut writer = RootWriter::create(path, header, schema.known(), how).unwrap();
+    for entries in write::cut(&fields, &options).unwrap() {
+        writer.append(&write::seal(&schema, &fields, entries, &options).unwrap()).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// The first field of a file's ntuple.
+fn numbers(path: &Path) -> Vec<i32> {
+    let mut file = RootFile::open(path).unwrap();
+    let anchor = file.anchor("events").unwrap();
+    let ntuple = Ntuple::open(file, &anchor).unwrap();
+    let all = Entries { first: 0, end: ntuple.entry_count() };
+    let Array::Values(Values::I32(numbers)) = ntuple.read(&[0], all).unwrap().remove(0) else { panic!() };
+    numbers
+}
+
+#[test]
+fn an_ntuple_is_imported_appended_to_kept_and_exported() {
+    let place = Place::new("ntuples");
+    place.pool_with_files();
+    make_file(&place.path("in.root"));
+    assert_eq!(place.ok(&["ntuple", "list", "in.root"]), "events\n");
+    assert_eq!(place.ok(&["ntuple", "list", "p", "c"]), "no ntuples\n");
+    let made = place.json(&["ntuple", "import", "p", "c", "in.root"]);
+    assert_eq!(made["entries"], COUNT);
+    assert!(place.fails(4, &["ntuple", "import", "p", "c", "in.root"]).contains("events"));
+    place.ok(&["ntuple", "tag", "p", "c", "events", "first"]);
+    assert_eq!(place.json(&["ntuple", "append", "p", "c", "events", "in.root"])["entries"], 2 * COUNT);
+    let versions = place.json(&["ntuple", "versions", "p", "c", "events"]);
+    let versions = versions.as_array().unwrap();
+    assert_eq!(versions.len(), 2);
+    assert_eq!((&versions[0]["tags"][0], &versions[0]["entries"]), (&"first".into(), &COUNT.into()));
+    let shown = place.ok(&["ntuple", "show", "p", "c", "events"]);
+    assert!(shown.contains("6000 entries") && shown.contains("std::vector<float>"), "{shown}");
+    let first = place.json(&["ntuple", "show", "p", "c", "events", "--tag", "first"]);
+    assert_eq!(first["entries"], COUNT);
+    place.ok(&["ntuple", "export", "p", "c", "events", "--to", "out.root"]);
+    let twice: Vec<i32> = (0..COUNT).chain(0..COUNT).collect();
+    assert_eq!(numbers(&place.path("out.root")), twice);
+    place.ok(&["ntuple", "export", "p", "c", "events", "--tag", "first", "--to", "out.root"]);
+    assert_eq!(numbers(&place.path("out.root")), (0..COUNT).collect::<Vec<_>>());
+    place.ok(&["ntuple", "untag", "p", "c", "events", "first"]);
+    place.fails(3, &["ntuple", "show", "p", "c", "events", "--tag", "first"]);
+    place.ok(&["ntuple", "destroy", "p", "c", "events"]);
+    place.fails(3, &["ntuple", "show", "p", "c", "events"]);
+    place.ok(&["ntuple", "gc", "p", "c"]);
+}
+
+#[test]
+fn an_ntuple_is_cloned_reshaped_and_scrubbed() {
+    let place = Place::new("ntuples-made");
+    place.pool_with_files();
+    make_file(&place.path("in.root"));
+    place.ok(&["ntuple", "import", "p", "c", "in.root", "--name", "mine"]);
+    place.ok(&["ntuple", "clone", "p", "c", "mine", "part", "--field", "energy"]);
+    let part = place.json(&["ntuple", "show", "p", "c", "part"]);
+    assert_eq!(part["fields"].as_array().unwrap().len(), 1);
+    let before = place.json(&["ntuple", "show", "p", "c", "mine"]);
+    let reshaped = ["ntuple", "reshape", "p", "c", "mine", "--compression", "none", "--cluster", "1M"];
+    assert_eq!(place.json(&reshaped)["made"], "Reshaped");
+    let after = place.json(&["ntuple", "show", "p", "c", "mine"]);
+    assert!(after["stored_bytes"].as_u64() > before["stored_bytes"].as_u64(), "{before} {after}");
+    assert!(after["clusters"].as_u64() < before["clusters"].as_u64(), "{before} {after}");
+    place.fails(2, &["ntuple", "reshape", "p", "c", "mine", "--compression", "snappy"]);
+    place.fails(2, &["ntuple", "reshape", "p", "c", "mine", "--compression", "zlib:12"]);
+    let scrubbed = place.json(&["ntuple", "scrub", "p", "c", "part", "--repair-from", "in.root"]);
+    assert_eq!(scrubbed["bad"].as_array().unwrap().len(), 0);
+    assert!(scrubbed["pages"].as_u64().unwrap() > 5, "{scrubbed}");
+}
+
+#[test]
+fn what_reading_takes_is_told_and_drawn_of_files_and_of_containers() {
+    let place = Place::new("ntuples-cost");
+    place.pool_with_files();
+    make_file(&place.path("in.root"));
+    place.ok(&["ntuple", "import", "p", "c", "in.root"]);
+    let of_file = place.json(&["ntuple", "estimate", "in.root", "--field", "energy"]);
+    let stored = place.json(&["ntuple", "estimate", "p", "c", "events", "--field", "energy"]);
+    assert_eq!(of_file["memory_bytes"], 8 * COUNT);
+    for of_both in ["stored_bytes", "pages", "entries", "clusters"] {
+        assert_eq!(of_file[of_both], stored[of_both], "{of_both}");
+    }
+    assert_eq!(stored["requests"], stored["clusters"]);
+    let slow = place.json(&["ntuple", "estimate", "in.root", "--latency", "2", "--medium", "hdd"]);
+    assert!(slow["seconds"].as_f64().unwrap() >= 2.0, "{slow}");
+    assert!(place.ok(&["ntuple", "estimate", "in.root"]).contains("a month"));
+    place.ok(&["ntuple", "plot", "p", "c", "events", "--to", "fields.png", "--top", "2"]);
+    let picture = fs::read(place.path("fields.png")).unwrap();
+    assert!(picture.starts_with(b"\x89PNG\r\n") && picture.len() > 500);
+    assert!(place.fails(3, &["ntuple", "estimate", "in.root", "--field", "none"]).contains("none"));
+    assert!(place.fails(3, &["ntuple", "show", "nowhere.root"]).contains("nowhere.root"));
+    assert!(place.fails(7, &["ntuple", "show", "fields.png"]).contains("fields.png"));
+    place.fails(2, &["ntuple", "show", "in.root", "--tag", "first"]);
+    place.fails(2, &["ntuple", "estimate", "in.root", "--latency=-1"]);
+}
