@@ -3,7 +3,6 @@
 use super::picture;
 use super::source::{Opened, Source, each};
 use crate::failure::{Doing, Exit, Failure, Outcome};
-use crate::interrupt;
 use crate::output::{Answer, Table, count, human};
 use crate::path::shown_outside;
 use crate::progress::Bar;
@@ -213,10 +212,8 @@ pub(crate) fn serve(args: &Serve, as_json: bool) -> Outcome<Answer> {
     let url = format!("http://{at}/{name}");
     let said = if as_json { format!("{}\n", json!({ "url": url })) } else { format!("{url}\n") };
     crate::output::print(said.as_bytes())?;
-    while !interrupt::is_asked() {
-        std::thread::park_timeout(core::time::Duration::from_millis(200));
-    }
-    drop(served);
+    // A signal ends the command where it stands.
+    served.wait();
     Ok(Answer::new(String::new(), json!({ "url": url, "entries": entries })))
 }
 
