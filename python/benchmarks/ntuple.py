@@ -170,7 +170,7 @@ def run(root, place, arguments):
 
 def write_uproot(path, made, compression):
     with uproot.recreate(path, compression=compression) as file:
-        file.mkrntuple("events", made).extend(made)
+        file.mkrntuple("events", made)
 
 
 if __name__ == "__main__":

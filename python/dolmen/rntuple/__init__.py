@@ -638,13 +638,14 @@ class RootWriter:
             self._writer = NtupleWriter.create(
                 self._path,
                 self._name,
-                fields,
+                [(name, _arrays.emptied(tree)) for name, tree in fields],
                 description=self._description,
                 settings=self._settings,
                 page_bytes=self._page_bytes,
                 cluster_bytes=self._cluster_bytes,
             )
-        self._writer.append(fields)
+        for block in _arrays.blocks(fields, self._cluster_bytes):
+            self._writer.append(block)
 
     def close(self) -> None:
         """Ends the file, which is on the disk then; raises Invalid if nothing was ever appended, since then it has no fields."""
@@ -740,7 +741,7 @@ class Store:
         fields = _arrays.fields_of(data)
         stored = self._store.create(
             name,
-            fields,
+            [(name, _arrays.emptied(tree)) for name, tree in fields],
             description=description,
             settings=_settings(compression),
             group_bytes=group_bytes,
@@ -916,7 +917,8 @@ class Stored:
     ) -> Version:
         """As ``add_column``, several fields at once: a mapping of names to arrays, a table, or an awkward array of records."""
         fields = _arrays.fields_of(data)
-        adder = self._stored.add_columns(fields, settings=_settings(compression), page_bytes=page_bytes)
+        types = [(name, _arrays.emptied(tree)) for name, tree in fields]
+        adder = self._stored.add_columns(types, settings=_settings(compression), page_bytes=page_bytes)
         try:
             adder.put(fields)
             return Version(adder.commit())

@@ -5,7 +5,7 @@ Between here and the extension module an array is a tree of tuples with memory a
 ``("record", length, [(name, content), ...])``, ``("variant", tags, index, [content, ...])``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -391,6 +391,33 @@ def _of_arrow(value: Any, what: str) -> Tree:
         parts = [(kind.field(at).name, _of_arrow(part, what)) for at, part in enumerate(array.flatten())]
         return ("record", len(array), parts)
     raise _invalid(f"{what}: no field has values of Arrow's {kind}")
+
+
+def emptied(tree: Tree) -> Tree:
+    """A tree of the same types without values."""
+    kind = tree[0]
+    if kind == "values":
+        return (kind, tree[1], b"")
+    if kind == "lists":
+        return (kind, tree[1], np.zeros(1, "i8"), emptied(tree[3]))
+    if kind == "repeated":
+        return (kind, tree[1], 0, emptied(tree[3]))
+    if kind == "record":
+        return (kind, 0, [(name, emptied(part)) for name, part in tree[2]])
+    return (kind, b"", b"", [emptied(part) for part in tree[3]])
+
+
+def blocks(fields: list[tuple[str, Tree]], block_bytes: int) -> Iterator[list[tuple[str, Tree]]]:
+    """The same entries in blocks of about so many bytes, if all fields are flat arrays of numpy; else all at once."""
+    arrays = [(name, tree[1], tree[2]) for name, tree in fields if tree[0] == "values"]
+    lengths = {len(array) for _, _, array in arrays if isinstance(array, np.ndarray)}
+    if len(arrays) < len(fields) or len(lengths) != 1 or not all(isinstance(one, np.ndarray) for _, _, one in arrays):
+        yield fields
+        return
+    (count,) = lengths
+    step = max(1, block_bytes // max(1, sum(array.itemsize for _, _, array in arrays)))
+    for first in range(0, max(count, 1), step):
+        yield [(name, ("values", dtype, array[first : first + step])) for name, dtype, array in arrays]
 
 
 #: What values of a type in C++ are for numpy.
