@@ -37,6 +37,8 @@ pub(super) struct Bar {
 
 /// Draws the fields, one below the other.
 pub(super) fn draw(png: &Path, ntuple: &str, bars: &[Bar]) -> Outcome<()> {
+    // Whether it can be written is told better by the system than by the drawing library.
+    std::fs::File::create(png).map_err(|error| Failure::on_file(png, &error))?;
     let rows = i32::try_from(bars.len()).expect("so few are drawn");
     let height = u32::try_from(HEAD + rows * ROW + 16).expect("it is above zero");
     let area = BitMapBackend::new(png, (WIDTH, height)).into_drawing_area();
@@ -44,7 +46,8 @@ pub(super) fn draw(png: &Path, ntuple: &str, bars: &[Bar]) -> Outcome<()> {
     // The drawing library keeps fonts for the life of the process.
     let has_font =
         font.is_some_and(|bytes| register_font("sans-serif", FontStyle::Normal, Vec::leak(bytes)).is_ok());
-    paint(&area, ntuple, bars, has_font).map_err(|error| Failure::new(Exit::Device, error.to_string()))
+    paint(&area, ntuple, bars, has_font)
+        .or(Err(Failure::new(Exit::Device, "the picture could not be written")))
 }
 
 type Painted = Result<(), Box<dyn std::error::Error>>;
