@@ -395,13 +395,8 @@ class Ntuple:
     def _filtered(
         self, fields: list[Field], names: list[str], start: int, stop: int, filter: _Filter, library: str
     ) -> Any:
-        tests = [(self.field(name), _comparison(op), value) for name, op, value in filter]
         parts = []
-        for first, end in self._possible(filter, start, stop):
-            keep = np.ones(end - first, bool)
-            for field, compare, value in tests:
-                (tree,) = self._trees([field], first, end)
-                keep &= compare(_arrays.to_numpy(field, tree), value)
+        for first, end, keep in self._kept(filter, start, stop):
             if keep.any():
                 # What is before the first and behind the last is not read.
                 places = np.flatnonzero(keep)
@@ -412,6 +407,18 @@ class Ntuple:
         if not parts:
             return _together(fields, names, self._trees(fields, 0, 0), 0, library)
         return _joined(parts, library)
+
+    def _kept(
+        self, filter: _Filter, start: int, stop: int
+    ) -> Iterator[tuple[int, int, np.ndarray[Any, Any]]]:
+        """Ranges of entries that can pass, and which of each do."""
+        tests = [(self.field(name), _comparison(op), value) for name, op, value in filter]
+        for first, end in self._possible(filter, start, stop):
+            keep = np.ones(end - first, bool)
+            for field, compare, value in tests:
+                (tree,) = self._trees([field], first, end)
+                keep &= compare(_arrays.to_numpy(field, tree), value)
+            yield first, end, keep
 
     def _possible(self, filter: _Filter, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Ranges of entries that can pass, none over the end of a cluster."""
@@ -443,13 +450,8 @@ class Ntuple:
         start, stop = self._range(start, stop)
         if filter is None:
             return [(start, stop)] if start < stop else []
-        tests = [(self.field(name), _comparison(op), value) for name, op, value in filter]
         found: list[tuple[int, int]] = []
-        for first, end in self._possible(filter, start, stop):
-            keep = np.ones(end - first, bool)
-            for field, compare, value in tests:
-                (tree,) = self._trees([field], first, end)
-                keep &= compare(_arrays.to_numpy(field, tree), value)
+        for first, end, keep in self._kept(filter, start, stop):
             edges = np.flatnonzero(np.diff(np.concatenate([[False], keep, [False]]).view("i1")))
             for low, high in edges.reshape(-1, 2) + first:
                 if found and found[-1][1] == low:

@@ -273,6 +273,25 @@ fn read_extra(list: &mut Cursor<'_>) -> Result<Extra> {
 }
 
 impl Field {
+    /// A field without a type or anything special: below `parent`, or at the top, where that is its own number.
+    #[must_use]
+    pub(crate) fn plain(name: &str, role: Role, parent: u32) -> Self {
+        Self {
+            name: name.into(),
+            type_name: "".into(),
+            type_alias: "".into(),
+            description: "".into(),
+            field_version: 0,
+            type_version: 0,
+            parent,
+            role: Some(role),
+            repetition: None,
+            source: None,
+            type_checksum: None,
+            is_soa: false,
+        }
+    }
+
     /// What of this field a later version of the format has, and this program does not know.
     #[must_use]
     pub fn unknown(&self) -> Option<Feature> {

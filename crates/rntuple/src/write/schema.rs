@@ -56,20 +56,7 @@ impl Made<'_> {
             Array::Record { .. } => (Role::Record, None),
             Array::Variant { .. } => (Role::Variant, None),
         };
-        self.schema.fields.push(Field {
-            name: name.into(),
-            type_name: "".into(),
-            type_alias: "".into(),
-            description: "".into(),
-            field_version: 0,
-            type_version: 0,
-            parent: parent.unwrap_or(number),
-            role: Some(role),
-            repetition,
-            source: None,
-            type_checksum: None,
-            is_soa: false,
-        });
+        self.schema.fields.push(Field { repetition, ..Field::plain(name, role, parent.unwrap_or(number)) });
         for kind in self.kinds(array) {
             self.schema.columns.push(Column {
                 kind,

@@ -198,18 +198,9 @@ impl Type {
             Self::Record { .. } => (Role::Record, None),
         };
         schema.fields.push(Field {
-            name: name.into(),
             type_name: self.name().into(),
-            type_alias: "".into(),
-            description: "".into(),
-            field_version: 0,
-            type_version: 0,
-            parent: parent.unwrap_or(number),
-            role: Some(role),
             repetition,
-            source: None,
-            type_checksum: None,
-            is_soa: false,
+            ..Field::plain(name, role, parent.unwrap_or(number))
         });
         match self {
             Self::Number(kind) => add_column(schema, number, kind.column()),
