@@ -52,6 +52,7 @@ pub use load::{
 pub use meter::Meter;
 pub use options::Options;
 pub use passthrough::passthrough;
+pub use plot::load_font;
 pub use report::{Machine, Results, report};
 pub use rig::{Kind, Rig, Setup};
 pub use row::{HEADING, Row};

@@ -30,7 +30,8 @@ pub(crate) fn bandwidth(png: &Path, lines: &[Line]) -> Result<()> {
     draw(png, lines, has_font).map_err(|_drawing| Error::Plot)
 }
 
-fn load_font() -> bool {
+/// Gives the drawing library the first font that is there; whether there is one.
+pub fn load_font() -> bool {
     let Some(bytes) = FONTS.iter().find_map(|path| std::fs::read(path).ok()) else { return false };
     // The drawing library keeps fonts for the life of the process.
     register_font("sans-serif", FontStyle::Normal, Vec::leak(bytes)).is_ok()

@@ -4,16 +4,8 @@ use crate::failure::{Exit, Failure, Outcome};
 use plotters::prelude::{
     BLACK, BitMapBackend, Color, DrawingArea, IntoDrawingArea, IntoFont, RGBColor, Rectangle, Text, WHITE,
 };
-use plotters::style::{FontStyle, TextStyle, register_font};
+use plotters::style::TextStyle;
 use std::path::Path;
-
-/// Fonts that systems have, by where they have them; bars without names are still drawn if there is none.
-const FONTS: [&str; 4] = [
-    "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
-    "/usr/share/fonts/dejavu-sans-fonts/DejaVuSans.ttf",
-    "/usr/share/fonts/truetype/liberation/LiberationSans-Regular.ttf",
-    "/usr/share/fonts/TTF/DejaVuSans.ttf",
-];
 
 const WIDTH: u32 = 1400;
 /// Pixels of a field, and above the first.
@@ -42,10 +34,7 @@ pub(super) fn draw(png: &Path, ntuple: &str, bars: &[Bar]) -> Outcome<()> {
     let rows = i32::try_from(bars.len()).expect("so few are drawn");
     let height = u32::try_from(HEAD + rows * ROW + 16).expect("it is above zero");
     let area = BitMapBackend::new(png, (WIDTH, height)).into_drawing_area();
-    let font = FONTS.iter().find_map(|path| std::fs::read(path).ok());
-    // The drawing library keeps fonts for the life of the process.
-    let has_font =
-        font.is_some_and(|bytes| register_font("sans-serif", FontStyle::Normal, Vec::leak(bytes)).is_ok());
+    let has_font = dolmen_bench::load_font();
     paint(&area, ntuple, bars, has_font)
         .or(Err(Failure::new(Exit::Device, "the picture could not be written")))
 }
