@@ -30,10 +30,11 @@ fn fullest_over_mean(counts: &[u64]) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Random placement of n groups a target spreads by 1/sqrt(n); four deviations cover 64 targets.
+    /// Random placement of n groups a target spreads by 1/sqrt(n). Six deviations, since some 1,600 targets are looked
+    /// at in each run: four and a half were met by chance.
     #[test]
     fn the_fullest_target_is_near_the_mean(first: u32, groups in 1_u16..5, targets in 5_u16..64) {
-        for (per_target, percent_max) in [(1_000, 14.0), (16_000, 3.5)] {
+        for (per_target, percent_max) in [(1_000, 19.0), (16_000, 4.75)] {
             let objects = per_target * u64::from(targets) / u64::from(groups);
             let fullest = fullest_over_mean(&fill(u64::from(first), objects, groups, targets));
             prop_assert!(fullest < 1.0 + percent_max / 100.0, "{fullest} at {per_target} groups a target");
