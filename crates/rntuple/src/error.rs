@@ -299,6 +299,11 @@ pub enum Error {
         /// Why.
         source: dolmen_client::Error,
     },
+    /// The object store could not do it.
+    Bucket {
+        /// Why.
+        source: crate::bucket::BucketError,
+    },
     /// The system could not read or write.
     Io {
         /// Where.
@@ -460,6 +465,7 @@ impl fmt::Display for Error {
             }
             Self::Expired => f.write_str("the writer was silent for too long, and what it wrote was freed"),
             Self::Store { .. } => f.write_str("the store could not do it"),
+            Self::Bucket { source } => source.fmt(f),
             Self::Io { offset, .. } => write!(f, "cannot read or write at offset {offset}"),
         }
     }
@@ -470,6 +476,7 @@ impl core::error::Error for Error {
         match self {
             Self::Io { source, .. } => Some(source),
             Self::Store { source } => Some(source),
+            Self::Bucket { source } => core::error::Error::source(source),
             _ => None,
         }
     }
@@ -478,5 +485,11 @@ impl core::error::Error for Error {
 impl From<dolmen_client::Error> for Error {
     fn from(source: dolmen_client::Error) -> Self {
         Self::Store { source }
+    }
+}
+
+impl From<crate::bucket::BucketError> for Error {
+    fn from(source: crate::bucket::BucketError) -> Self {
+        Self::Bucket { source }
     }
 }

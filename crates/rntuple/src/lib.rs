@@ -13,6 +13,7 @@
 compile_error!("pages are decoded in place: the machine has to be little-endian");
 
 mod array;
+pub mod bucket;
 mod error;
 pub mod estimate;
 pub mod format;

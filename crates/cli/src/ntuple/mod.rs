@@ -87,6 +87,17 @@ impl From<dolmen_rntuple::Error> for Failure {
                 Self::new(Exit::InUse, why).hint("run the command again")
             }
             E::NoEntries { .. } | E::NoFit { .. } | E::NotFlat { .. } => Self::new(Exit::Usage, why),
+            E::Bucket { source } => {
+                use dolmen_rntuple::bucket::Failure as F;
+                let exit = match source.failure {
+                    F::Unreachable => Exit::Nobody,
+                    F::Denied => Exit::Refused,
+                    F::NoBucket => Exit::Missing,
+                    F::Invalid => Exit::Usage,
+                    F::Other => Exit::Other,
+                };
+                Self::new(exit, format!("{why}: {}", source.source))
+            }
             E::Io { source, .. } => Self::new(exit_of(source.kind()), source.to_string()),
         }
     }
