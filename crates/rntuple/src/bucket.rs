@@ -109,6 +109,7 @@ pub type BucketResult<T> = core::result::Result<T, BucketError>;
 ///
 /// Requests that fail for a while are repeated within; so a conditional [`replace`](Self::replace) may have happened though it says that the
 /// condition did not hold, which whoever asks for it has to find out by what is there.
+// One implementor: the protocol is spoken by a crate above this one, which waits on a runtime; tests have one in memory.
 pub trait Bucket: Send + Sync + fmt::Debug {
     /// The address, for messages: `s3://bucket/prefix`.
     fn address(&self) -> &str;
