@@ -6,7 +6,6 @@ use crate::error::Result;
 use crate::ntuple::Ntuple;
 use crate::source::Source;
 use core::cmp::Reverse;
-use dolmen_client::At;
 
 /// Fields that were read together, and how often.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,12 +52,11 @@ impl Stored {
     /// # Errors
     /// [`Error::NoNtuple`](crate::Error::NoNtuple) if it was destroyed; [`Error::Store`](crate::Error::Store).
     pub fn pack(&self, order: &[u32], group_bytes: u32) -> Result<()> {
-        self.container().transact(|tx| {
-            let mut config = self.config(At::Tx(tx))?;
+        self.home().transact(|at| {
+            let mut config = self.config(at)?;
             config.order = order.to_vec();
             config.group_bytes = group_bytes.clamp(1, GROUP_BYTES_MAX);
-            self.own().put(At::Tx(tx), place::CONFIG, place::RECORD, &config.write())?;
-            Ok(())
+            self.home().put(at, self.own(), place::CONFIG, &[(place::RECORD, &config.write())])
         })
     }
 }

@@ -3,11 +3,11 @@
 use super::base::{Base, Placed, PlacedColumn, is_deferred};
 use super::catalogue::Stored;
 use super::commit::{Version, commit};
+use super::home::At;
 use super::measure::Measure;
 use super::numbers::Numbers;
 use super::pack::{Group, pack};
 use super::pipeline::Pipeline;
-use super::place;
 use super::record::{Config, Made};
 use super::zones::Known;
 use crate::error::{Error, Fault, Result, Structure};
@@ -18,7 +18,7 @@ use crate::format::schema::{Column, Schema};
 use crate::ntuple::{Entries, Ntuple};
 use crate::sealed::{SealedCluster, SealedColumn};
 use crate::source::Source;
-use dolmen_client::{At, IoBuf, ObjectClass};
+use dolmen_client::{IoBuf, ObjectClass};
 use std::collections::BTreeSet;
 
 /// Appends clusters to a stored ntuple. What it has put is in the container at once, and part of the ntuple with
@@ -45,7 +45,7 @@ pub(super) struct Writing {
 impl Appender {
     pub(super) fn begin(stored: Stored) -> Result<Self> {
         let current = stored.current(At::Latest)?;
-        let base = Base::load(&stored.source(&current)?, current)?;
+        let base = Base::load(&stored.source(&current), current)?;
         let writing = Writing::begin(&stored)?;
         Ok(Self { stored, base, writing, clusters: Vec::new() })
     }
@@ -80,13 +80,8 @@ impl Appender {
             return Ok(());
         }
         let class = ObjectClass(self.base.anchor.class);
-        let placed = self.writing.put(
-            &self.stored,
-            class,
-            &self.base.schema,
-            0,
-            (cluster.entry_count, &cluster.columns),
-        )?;
+        let placed =
+            self.writing.put(class, &self.base.schema, 0, (cluster.entry_count, &cluster.columns))?;
         self.clusters.push(placed);
         Ok(())
     }
@@ -102,7 +97,7 @@ impl Appender {
         let class = ObjectClass(self.base.anchor.class);
         let entries = Entries { first: 0, end: from.entry_count() };
         for cluster in from.clusters(entries)? {
-            let placed = self.writing.copy(self.stored.store(), class, from, &cluster)?;
+            let placed = self.writing.copy(class, from, &cluster)?;
             self.clusters.push(placed);
         }
         Ok(())
@@ -156,14 +151,13 @@ fn is_same(one: &Schema, other: &Schema) -> bool {
 
 impl Writing {
     pub(super) fn begin(stored: &Stored) -> Result<Self> {
-        let (numbers, config) = (stored.store().numbers()?, stored.config(At::Latest)?);
-        Ok(Self { numbers, pipeline: Pipeline::default(), config, measures: true })
+        let (numbers, config) = (stored.store().numbers(), stored.config(At::Latest)?);
+        Ok(Self { numbers, pipeline: Pipeline::new(stored.home()), config, measures: true })
     }
 
     /// Puts a cluster whose columns are those of `schema` from `first` on.
     pub(super) fn put(
         &mut self,
-        stored: &Stored,
         class: ObjectClass,
         schema: &Schema,
         first: usize,
@@ -195,7 +189,6 @@ impl Writing {
             .filter_map(|&column| column.checked_sub(u32::try_from(first).ok()?))
             .collect();
         let groups = pack(&sizes, &order, u64::from(self.config.group_bytes));
-        let object = place::cluster(stored.container(), class, number)?;
         for (at, group) in (0_u32..).zip(&groups) {
             let mut buf = room(group)?;
             for &(no, offset) in &group.pages {
@@ -210,7 +203,7 @@ impl Writing {
                 let placed = columns[no.column].as_mut().expect("it has pages");
                 placed.pages[no.page].locator = locator(number, at, offset, page.stored.len())?;
             }
-            self.pipeline.write(object.clone(), place::group(at).to_vec(), place::PAGES, buf)?;
+            self.pipeline.write(class, (number, at), buf)?;
         }
         Ok(Placed { entry_count, columns })
     }

@@ -3,19 +3,20 @@
 use super::append::Appender;
 use super::base::Base;
 use super::columns::ColumnAdder;
-use super::commit::{Version, put, put_current, settle, value};
+use super::commit::{Version, put, put_current};
+use super::home::{At, Home};
 use super::import;
 use super::numbers::Numbers;
-use super::place;
+use super::place::{self, Records};
 use super::record::{Anchor, Config, Entry, Made, Tag};
 use super::source::StoreSource;
+use crate::bucket::Bucket;
 use crate::error::{Error, Result};
 use crate::format::Header;
 use crate::format::schema::Schema;
 use crate::ntuple::Ntuple;
-use dolmen_client::{At, Cond, Container, Object, ObjectClass, ObjectType, Page, Tx};
+use dolmen_client::{Container, ObjectClass};
 use dolmen_env::{Clock, RealClock};
-use dolmen_types::Anchor as ListAnchor;
 use std::sync::Arc;
 
 /// Bytes of a column group unless it is said: one request reads so much in the time that it takes anyway.
@@ -97,10 +98,10 @@ pub enum When<'a> {
     Time(u64),
 }
 
-/// The ntuples of a container; a cheap handle, `Send` and `Sync`.
+/// The ntuples of a container, or of an object store; a cheap handle, `Send` and `Sync`.
 #[derive(Clone, Debug)]
 pub struct Store {
-    cont: Container,
+    home: Home,
     options: StoreOptions,
 }
 
@@ -108,13 +109,18 @@ impl Store {
     /// The ntuples of a container. Nothing is asked and nothing made: any container can have some, also beside other things.
     #[must_use]
     pub fn new(cont: &Container, options: &StoreOptions) -> Self {
-        Self { cont: cont.clone(), options: options.clone() }
+        Self { home: Home::Container(cont.clone()), options: options.clone() }
     }
 
-    /// The container.
+    /// The ntuples in an object store of the S3 kind. Nothing is asked and nothing made.
     #[must_use]
-    pub fn container(&self) -> &Container {
-        &self.cont
+    pub fn in_bucket(bucket: Arc<dyn Bucket>, options: &StoreOptions) -> Self {
+        let home = Home::bucket(bucket, Arc::clone(&options.clock), options.lease_ns);
+        Self { home, options: options.clone() }
+    }
+
+    pub(super) fn home(&self) -> &Home {
+        &self.home
     }
 
     pub(super) fn now_ns(&self) -> u64 {
@@ -122,8 +128,8 @@ impl Store {
     }
 
     /// Numbers for what is made.
-    pub(super) fn numbers(&self) -> Result<Numbers> {
-        Numbers::new(&self.cont, &self.options.clock, self.options.lease_ns)
+    pub(super) fn numbers(&self) -> Numbers {
+        Numbers::new(&self.home, &self.options.clock, self.options.lease_ns)
     }
 
     /// All ntuples, by their names.
@@ -135,10 +141,9 @@ impl Store {
     }
 
     pub(super) fn listed(&self, at: At<'_>) -> Result<Vec<Listed>> {
-        let catalogue = place::catalogue(&self.cont)?;
         let mut listed = Vec::new();
-        for name in dkeys(&catalogue, at)? {
-            let Some(entry) = value(&catalogue, at, &name, place::ID)? else { continue };
+        for name in self.home.dkeys(at, Records::Catalogue)? {
+            let Some(entry) = self.home.get(at, Records::Catalogue, &name, place::ID)? else { continue };
             let Entry { number, created_ns } = Entry::read(&entry)?;
             listed.push(Listed { name: String::from_utf8_lossy(&name).into(), created_ns, number });
         }
@@ -151,17 +156,21 @@ impl Store {
     /// # Errors
     /// [`Error::NoNtuple`].
     pub fn ntuple(&self, name: &str) -> Result<Stored> {
-        let catalogue = place::catalogue(&self.cont)?;
-        let Some(entry) = value(&catalogue, At::Latest, name.as_bytes(), place::ID)? else {
+        let Some(entry) = self.entry(At::Latest, name)? else {
             let others = self.list()?.into_iter().map(|listed| listed.name).collect();
             return Err(Error::NoNtuple { name: name.into(), others });
         };
-        self.numbered(name, Entry::read(&entry)?.number)
+        Ok(self.numbered(name, entry.number))
     }
 
-    pub(super) fn numbered(&self, name: &str, number: u64) -> Result<Stored> {
-        let own = place::ntuple(&self.cont, number)?;
-        Ok(Stored { store: self.clone(), name: name.into(), number, own })
+    /// What the catalogue has under a name.
+    fn entry(&self, at: At<'_>, name: &str) -> Result<Option<Entry>> {
+        let found = self.home.get(at, Records::Catalogue, name.as_bytes(), place::ID)?;
+        found.map(|entry| Entry::read(&entry)).transpose()
+    }
+
+    pub(super) fn numbered(&self, name: &str, number: u64) -> Stored {
+        Stored { store: self.clone(), name: name.into(), number }
     }
 
     /// Opens an ntuple for reading.
@@ -179,20 +188,19 @@ impl Store {
     pub fn create(&self, header: &Header, options: &CreateOptions) -> Result<Stored> {
         self.check_name(&header.name)?;
         import::check(&header.schema)?;
-        let mut numbers = self.numbers()?;
-        let stored = self.numbered(&header.name, numbers.next()?)?;
+        let mut numbers = self.numbers();
+        let stored = self.numbered(&header.name, numbers.next()?);
         let (base, envelope) = Base::before_first(header, header.schema.known(), self.class(options)?);
         let mut first = base.append(&[], Made::Created, self.now_ns())?;
         first.put_header(&envelope)?;
-        put(&stored.own, At::Latest, &first.base.anchor, &first.values)?;
+        put(&self.home, stored.own(), At::Latest, &first.base.anchor, &first.values)?;
         self.publish(&stored, &first.base.anchor, options, &numbers)?;
         Ok(stored)
     }
 
     /// Looks whether a name is taken, before anything is written for it; that it is not is certain with the transaction alone.
     pub(super) fn check_name(&self, name: &str) -> Result<()> {
-        let catalogue = place::catalogue(&self.cont)?;
-        match value(&catalogue, At::Latest, name.as_bytes(), place::ID)? {
+        match self.entry(At::Latest, name)? {
             Some(_) => Err(Error::Exists { name: name.into() }),
             None => Ok(()),
         }
@@ -216,9 +224,8 @@ impl Store {
         anchor: &Anchor,
         options: &CreateOptions,
         numbers: &Numbers,
-        holds: impl Fn(&Tx) -> Result<()>,
+        holds: impl Fn(At<'_>) -> Result<()>,
     ) -> Result<()> {
-        let catalogue = place::catalogue(&self.cont)?;
         let entry = Entry { number: stored.number, created_ns: anchor.time_ns }.write();
         let config = Config {
             keep_ns: options.keep_ns,
@@ -227,33 +234,32 @@ impl Store {
             order: options.order.clone(),
         };
         // All but the name, and in this order: after a power cut there is no name of what is not there, whatever is left of a transaction.
-        stored.own.put(At::Latest, place::CONFIG, place::RECORD, &config.write())?;
-        put_current(&stored.own, At::Latest, anchor)?;
-        settle(&self.cont)?;
-        self.cont.transact(|tx| {
-            if value(&catalogue, At::Tx(tx), stored.name.as_bytes(), place::ID)?.is_some() {
+        let own = stored.own();
+        self.home.put(At::Latest, own, place::CONFIG, &[(place::RECORD, &config.write())])?;
+        put_current(&self.home, own, At::Latest, anchor)?;
+        self.home.settle()?;
+        self.home.transact(|at| {
+            if self.entry(at, &stored.name)?.is_some() {
                 return Err(Error::Exists { name: stored.name.clone() });
             }
-            holds(tx)?;
-            numbers.end_in(tx)?;
-            catalogue.put(At::Tx(tx), stored.name.as_bytes(), place::ID, &entry)?;
-            Ok(())
+            holds(at)?;
+            numbers.end_in(at)?;
+            self.home.put(at, Records::Catalogue, stored.name.as_bytes(), &[(place::ID, &entry)])
         })
     }
 
     /// The class of objects of clusters, as many groups as fit now.
     pub(super) fn class(&self, options: &CreateOptions) -> Result<ObjectClass> {
-        Ok(self.cont.oid(ObjectType::DkeyUint64, options.class, 0, 0)?.class())
+        self.home.class(options.class)
     }
 }
 
-/// An ntuple of a container; a cheap handle, `Send` and `Sync`.
+/// An ntuple of a store; a cheap handle, `Send` and `Sync`.
 #[derive(Clone, Debug)]
 pub struct Stored {
     store: Store,
     name: Box<str>,
     number: u64,
-    own: Object,
 }
 
 impl Stored {
@@ -267,36 +273,38 @@ impl Stored {
         self.number
     }
 
-    /// The container.
-    #[must_use]
-    pub fn container(&self) -> &Container {
-        &self.store.cont
+    pub(super) fn home(&self) -> &Home {
+        &self.store.home
     }
 
     pub(super) fn store(&self) -> &Store {
         &self.store
     }
 
-    pub(super) fn own(&self) -> &Object {
-        &self.own
+    /// Its own records.
+    pub(super) fn own(&self) -> Records {
+        Records::Ntuple(self.number)
+    }
+
+    fn value(&self, at: At<'_>, dkey: &[u8], akey: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.home().get(at, self.own(), dkey, akey)
     }
 
     /// The anchor of the current version.
     pub(super) fn current(&self, at: At<'_>) -> Result<Anchor> {
-        let found = value(&self.own, at, place::CURRENT, place::ANCHOR)?;
+        let found = self.value(at, place::CURRENT, place::ANCHOR)?;
         Anchor::read(&found.ok_or_else(|| self.gone())?)
     }
 
     pub(super) fn config(&self, at: At<'_>) -> Result<Config> {
-        let found = value(&self.own, at, place::CONFIG, place::RECORD)?;
+        let found = self.value(at, place::CONFIG, place::RECORD)?;
         Config::read(&found.ok_or_else(|| self.gone())?)
     }
 
     /// Whether it has its name still.
     pub(super) fn check_named(&self, at: At<'_>) -> Result<()> {
-        let catalogue = place::catalogue(self.container())?;
-        let entry = value(&catalogue, at, self.name.as_bytes(), place::ID)?.ok_or_else(|| self.gone())?;
-        if Entry::read(&entry)?.number == self.number { Ok(()) } else { Err(self.gone()) }
+        let entry = self.store.entry(at, &self.name)?.ok_or_else(|| self.gone())?;
+        if entry.number == self.number { Ok(()) } else { Err(self.gone()) }
     }
 
     /// The error that it was destroyed.
@@ -305,13 +313,13 @@ impl Stored {
     }
 
     /// Where the bytes of a version come from.
-    pub(super) fn source(&self, anchor: &Anchor) -> Result<StoreSource> {
-        Ok(StoreSource::new(&self.store.cont, self.own.clone(), ObjectClass(anchor.class)))
+    pub(super) fn source(&self, anchor: &Anchor) -> StoreSource {
+        StoreSource::new(self.home(), self.own(), ObjectClass(anchor.class))
     }
 
     /// The anchor of a version.
     pub(super) fn anchor(&self, at: At<'_>, version: u64) -> Result<Anchor> {
-        let found = value(&self.own, at, &place::version(version), place::ANCHOR)?;
+        let found = self.value(at, &place::version(version), place::ANCHOR)?;
         let none = || Error::NoVersion { name: version.to_string().into() };
         Anchor::read(&found.ok_or_else(none)?)
     }
@@ -329,7 +337,7 @@ impl Stored {
             When::Now => self.current(at),
             When::Version(number) => self.anchor(at, number),
             When::Tag(name) => {
-                let found = value(&self.own, at, &place::tag(name), place::RECORD)?;
+                let found = self.value(at, &place::tag(name), place::RECORD)?;
                 let none = || Error::NoVersion { name: name.into() };
                 self.anchor(at, Tag::read(&found.ok_or_else(none)?)?.version)
             }
@@ -344,9 +352,9 @@ impl Stored {
     /// Anchors of all versions that are there, the oldest first.
     pub(super) fn anchors(&self, at: At<'_>) -> Result<Vec<Anchor>> {
         let mut anchors = Vec::new();
-        for dkey in dkeys(&self.own, at)? {
+        for dkey in self.home().dkeys(at, self.own())? {
             if place::version_of(&dkey).is_some()
-                && let Some(found) = value(&self.own, at, &dkey, place::ANCHOR)?
+                && let Some(found) = self.value(at, &dkey, place::ANCHOR)?
             {
                 anchors.push(Anchor::read(&found)?);
             }
@@ -361,7 +369,7 @@ impl Stored {
     /// As [`version`](Self::version); those of reading.
     pub fn open(&self, when: When<'_>) -> Result<Ntuple<StoreSource>> {
         let anchor = self.anchor_of(At::Latest, when)?;
-        Ntuple::open_families(self.source(&anchor)?, &anchor.header, &anchor.footers)
+        Ntuple::open_families(self.source(&anchor), &anchor.header, &anchor.footers)
     }
 
     /// Begins to append.
@@ -380,19 +388,4 @@ impl Stored {
     pub fn add_columns(&self, schema: &Schema) -> Result<ColumnAdder> {
         ColumnAdder::begin(self.clone(), schema)
     }
-}
-
-/// All dkeys of an object.
-pub(super) fn dkeys(object: &Object, at: At<'_>) -> Result<Vec<Vec<u8>>> {
-    let (mut found, mut anchor) = (Vec::new(), ListAnchor::default());
-    while !anchor.is_eof() {
-        found.extend(object.list_dkeys(at, &mut anchor, Page::default())?.iter().map(<[u8]>::to_vec));
-    }
-    Ok(found)
-}
-
-/// Removes a dkey in a transaction.
-pub(super) fn punch(object: &Object, tx: &Tx, dkey: &[u8]) -> Result<()> {
-    object.punch_dkey(At::Tx(tx), dkey, Cond::NONE)?;
-    Ok(())
 }

@@ -3,6 +3,7 @@
 use super::base::{Base, Placed, PlacedColumn};
 use super::catalogue::{CreateOptions, Store, Stored, When};
 use super::commit::{Version, put};
+use super::home::At;
 use super::import;
 use super::record::Made;
 use crate::error::{Error, Fault, Result, Structure};
@@ -10,7 +11,7 @@ use crate::format::Header;
 use crate::format::schema::{Alias, Column, Field, Known, Schema};
 use crate::ntuple::{Entries, Ntuple};
 use crate::source::Source;
-use dolmen_client::{At, ObjectClass};
+use dolmen_client::ObjectClass;
 
 /// Some fields of a schema, and which columns of it are theirs.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ impl Store {
     ) -> Result<Version> {
         self.check_name(name)?;
         let anchor = from.anchor_of(At::Latest, when)?;
-        let source = from.source(&anchor)?;
+        let source = from.source(&anchor);
         let ntuple = Ntuple::open_families(source, &anchor.header, &anchor.footers)?;
         let part = part(&ntuple, fields)?;
         import::check(&part.schema)?;
@@ -57,15 +58,15 @@ impl Store {
             Header { name: name.into(), schema: part.schema.clone(), checksum: 0, ..ntuple.header().clone() };
         let (base, envelope) = Base::before_first(&header, part.known, options.class);
         let clusters = clusters(&ntuple, &part.columns)?;
-        let mut numbers = self.numbers()?;
-        let stored = self.numbered(name, numbers.next()?)?;
+        let mut numbers = self.numbers();
+        let stored = self.numbered(name, numbers.next()?);
         let mut first = base.append(&clusters, Made::Cloned, self.now_ns())?;
         first.put_header(&envelope)?;
-        put(stored.own(), At::Latest, &first.base.anchor, &first.values)?;
-        self.publish_if(&stored, &first.base.anchor, &options, &numbers, |tx| {
+        put(self.home(), stored.own(), At::Latest, &first.base.anchor, &first.values)?;
+        self.publish_if(&stored, &first.base.anchor, &options, &numbers, |at| {
             // As long as the version is there, of an ntuple that has its name, its pages are; from now on they are this one's, too.
-            from.check_named(At::Tx(tx))?;
-            from.anchor(At::Tx(tx), anchor.version).map(drop)
+            from.check_named(at)?;
+            from.anchor(at, anchor.version).map(drop)
         })?;
         Ok(Version::of(&first.base.anchor))
     }

@@ -6,9 +6,9 @@
 //!
 //! Invariants: nothing is freed that a version refers to, or that has the number of a writer whose record is there.
 
-use super::catalogue::{Listed, Store, Stored, dkeys, punch};
-use super::commit::{settle, value};
-use super::place::{self, Named};
+use super::catalogue::{Listed, Store, Stored};
+use super::home::At;
+use super::place::{self, Named, Records};
 use super::record::{Anchor, Writer};
 use super::versions::lists;
 use crate::error::{Error, Result, Structure};
@@ -16,7 +16,6 @@ use crate::format::Header;
 use crate::format::locator::Locator;
 use crate::format::page_list::PageList;
 use crate::ntuple::fetch_envelopes;
-use dolmen_client::{At, Cond, Oid};
 use std::collections::BTreeSet;
 
 /// Times that it begins anew because versions were removed meanwhile: whoever removes them leaves some.
@@ -52,10 +51,9 @@ impl Store {
     /// [`Error::NoNtuple`]; [`Error::Store`]: if it is gone by then, the next [`collect`](Self::collect) frees the rest.
     pub fn destroy(&self, name: &str) -> Result<Collected> {
         let stored = self.ntuple(name)?;
-        let catalogue = place::catalogue(self.container())?;
-        self.container().transact(|tx| {
-            stored.check_named(At::Tx(tx))?;
-            punch(&catalogue, tx, name.as_bytes())
+        self.home().transact(|at| {
+            stored.check_named(at)?;
+            self.home().punch(at, Records::Catalogue, name.as_bytes())
         })?;
         // Without a name it is nobody's, and is freed with the rest.
         self.collect()
@@ -69,22 +67,14 @@ impl Store {
     pub fn collect(&self) -> Result<Collected> {
         let mut collected = Collected::default();
         for Listed { name, number, .. } in self.list()? {
-            match self.numbered(&name, number)?.expire() {
+            match self.numbered(&name, number).expire() {
                 Ok(versions) => collected.versions += versions,
                 // It was destroyed meanwhile.
                 Err(Error::NoNtuple { .. }) => {}
                 Err(other) => return Err(other),
             }
         }
-        let mut objects = Vec::new();
-        let mut walk = self.container().objects(None);
-        loop {
-            let page = walk.next_page()?;
-            if page.is_empty() {
-                break;
-            }
-            objects.extend(page.into_iter().filter_map(|oid| place::named(oid).map(|named| (oid, named))));
-        }
+        let objects = self.home().objects()?;
         let mut repeats = 0;
         let (roots, needed) = loop {
             let roots = self.roots()?;
@@ -95,54 +85,48 @@ impl Store {
             }
         };
         // What was removed must not come back without what is freed now.
-        settle(self.container())?;
+        self.home().settle()?;
         collected.writers = roots.removed;
         let is_held = |number: u64| roots.writers.iter().any(|writer| holds(writer, number));
         let named: BTreeSet<u64> = roots.ntuples.iter().map(|(stored, _)| stored.number()).collect();
-        for (oid, object) in objects {
-            match object {
+        for object in &objects {
+            match object.named {
                 Named::Cluster(number) if !needed.contains(&number) && !is_held(number) => {
-                    self.free(oid)?;
+                    self.home().free(object)?;
                     collected.clusters += 1;
                 }
                 Named::Ntuple(number) if !named.contains(&number) && !is_held(number) => {
-                    self.free(oid)?;
+                    self.home().free(object)?;
                     collected.ntuples += 1;
                 }
                 _ => {}
             }
         }
+        self.home().sweep()?;
         Ok(collected)
-    }
-
-    fn free(&self, oid: Oid) -> Result<()> {
-        self.container().object(oid)?.punch(At::Latest, Cond::NONE)?;
-        Ok(())
     }
 
     /// Looks at all names, versions and writers at one time.
     fn roots(&self) -> Result<Roots> {
-        let writers = place::writers(self.container())?;
-        let now_ns = self.now_ns();
-        self.container().transact(|tx| {
-            let at = At::Tx(tx);
+        let (home, now_ns) = (self.home(), self.now_ns());
+        home.transact(|at| {
             let mut roots = Roots { ntuples: Vec::new(), writers: Vec::new(), removed: 0 };
-            for dkey in dkeys(&writers, at)? {
-                let Some(found) = value(&writers, at, &dkey, place::RECORD)? else { continue };
+            for dkey in home.dkeys(at, Records::Writers)? {
+                let Some(found) = home.get(at, Records::Writers, &dkey, place::RECORD)? else { continue };
                 let writer = Writer::read(&found)?;
                 if writer.until_ns < now_ns {
-                    punch(&writers, tx, &dkey)?;
+                    home.punch(at, Records::Writers, &dkey)?;
                     roots.removed += 1;
                 } else {
                     roots.writers.push(writer);
                 }
             }
             for Listed { name, number, .. } in self.listed(at)? {
-                let stored = self.numbered(&name, number)?;
+                let stored = self.numbered(&name, number);
                 let anchors = stored.anchors(at)?;
                 roots.ntuples.push((stored, anchors));
             }
-            Ok::<_, Error>(roots)
+            Ok(roots)
         })
     }
 
@@ -168,7 +152,7 @@ fn needed(roots: &Roots) -> Result<BTreeSet<u64>> {
     for (stored, anchors) in &roots.ntuples {
         let mut seen = BTreeSet::new();
         for anchor in anchors {
-            let source = stored.source(anchor)?;
+            let source = stored.source(anchor);
             let envelope = fetch_envelopes(&source, &[(Structure::Header, anchor.header)])?.remove(0);
             let header_sum = Header::read(&envelope)?.checksum;
             let unseen = lists(&source, anchor)?.into_iter().filter(|link| seen.insert(link.locator.order()));

@@ -4,12 +4,13 @@ use super::append::Writing;
 use super::base::{Base, Placed};
 use super::catalogue::Stored;
 use super::commit::{Version, commit};
+use super::home::At;
 use super::import;
 use crate::error::{Error, Result};
 use crate::format::schema::Schema;
 use crate::ntuple::{Entries, Ntuple};
 use crate::sealed::SealedCluster;
-use dolmen_client::{At, ObjectClass};
+use dolmen_client::ObjectClass;
 use std::collections::BTreeSet;
 
 /// Adds columns to clusters that are there, whose pages stay as they are. What it has put is part of the ntuple with
@@ -28,7 +29,7 @@ pub struct ColumnAdder {
 impl ColumnAdder {
     pub(super) fn begin(stored: Stored, schema: &Schema) -> Result<Self> {
         let current = stored.current(At::Latest)?;
-        let base = Base::load(&stored.source(&current)?, current)?;
+        let base = Base::load(&stored.source(&current), current)?;
         check(&base.schema, schema)?;
         let writing = Writing::begin(&stored)?;
         let entries = entries(&stored, &base)?;
@@ -64,8 +65,7 @@ impl ColumnAdder {
             return Err(Error::OtherSchema);
         }
         let class = ObjectClass(self.base.anchor.class);
-        let placed =
-            self.writing.put(&self.stored, class, &self.schema, before, (cluster.entry_count, columns))?;
+        let placed = self.writing.put(class, &self.schema, before, (cluster.entry_count, columns))?;
         self.clusters.push(placed);
         Ok(())
     }
@@ -88,7 +88,7 @@ impl ColumnAdder {
             if base.anchor.cluster_count > clusters.len() as u64 {
                 return Err(Error::Behind { first: added, end: base.anchor.entry_count });
             }
-            base.add_family(&stored.source(&base.anchor)?, schema, clusters, stored.store().now_ns())
+            base.add_family(&stored.source(&base.anchor), schema, clusters, stored.store().now_ns())
         });
         match done {
             Err(Error::Behind { .. }) => self.entries = entries(&self.stored, &self.base)?,
@@ -111,7 +111,7 @@ impl ColumnAdder {
 /// Entries of all clusters.
 fn entries(stored: &Stored, base: &Base) -> Result<Vec<Entries>> {
     let anchor = &base.anchor;
-    let ntuple = Ntuple::open_families(stored.source(anchor)?, &anchor.header, &anchor.footers)?;
+    let ntuple = Ntuple::open_families(stored.source(anchor), &anchor.header, &anchor.footers)?;
     let of = |cluster: &crate::ntuple::Cluster<'_>| {
         let first = cluster.pages.first_entry;
         Entries { first, end: first + cluster.pages.entry_count }

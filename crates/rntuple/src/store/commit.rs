@@ -2,14 +2,11 @@
 
 use super::base::{Base, Next};
 use super::catalogue::Stored;
+use super::home::{At, Home};
 use super::numbers::Numbers;
-use super::place;
+use super::place::{self, Records};
 use super::record::{Anchor, Made};
-use crate::error::{Error, Result};
-use dolmen_client::{At, Cond, Container, Durability, IoBuf, Key, NewValue, Object, Payload, UpdateIod};
-
-/// Values of one update.
-const VALUES_MAX: usize = 512;
+use crate::error::Result;
 
 /// A version of an ntuple.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,58 +43,40 @@ pub(super) fn commit(
     base: &mut Base,
     mut next: impl FnMut(&Base) -> Result<Next>,
 ) -> Result<Version> {
-    settle(stored.container())?;
-    let made = stored.container().transact(|tx| {
-        let current = stored.current(At::Tx(tx))?;
+    let home = stored.home();
+    home.settle()?;
+    let made = home.transact(|at| {
+        let current = stored.current(at)?;
         if current.version != base.anchor.version {
-            *base = Base::load(&stored.source(&current)?, current)?;
+            *base = Base::load(&stored.source(&current), current)?;
         }
         let next = next(base)?;
         next.check()?;
-        numbers.end_in(tx)?;
-        put(stored.own(), At::Tx(tx), &next.base.anchor, &next.values)?;
-        put_current(stored.own(), At::Tx(tx), &next.base.anchor)?;
-        Ok::<_, Error>(next.base)
+        numbers.end_in(at)?;
+        put(home, stored.own(), at, &next.base.anchor, &next.values)?;
+        put_current(home, stored.own(), at, &next.base.anchor)?;
+        Ok(next.base)
     })?;
     numbers.forget();
     *base = made;
     Ok(Version::of(&base.anchor))
 }
 
-/// Has all that was written before survive the loss of power, where a write alone does not: what is written next speaks of it.
-pub(super) fn settle(cont: &Container) -> Result<()> {
-    if cont.durability() == Durability::Power {
-        return Ok(());
-    }
-    Ok(cont.flush()?)
-}
-
 /// Writes a version, which nobody reads until it is the current one.
-pub(super) fn put(own: &Object, at: At<'_>, anchor: &Anchor, values: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
-    let dkey = place::version(anchor.version);
+pub(super) fn put(
+    home: &Home,
+    own: Records,
+    at: At<'_>,
+    anchor: &Anchor,
+    values: &[(Vec<u8>, Vec<u8>)],
+) -> Result<()> {
     let record = anchor.write();
     let all = values.iter().map(|(akey, value)| (&**akey, &**value));
-    let iods: Vec<_> = all.chain([(place::ANCHOR, &*record)]).map(|(akey, value)| iod(akey, value)).collect();
-    for some in iods.chunks(VALUES_MAX) {
-        own.update(at, &dkey, Cond::NONE, some)?;
-    }
-    Ok(())
+    let all: Vec<_> = all.chain([(place::ANCHOR, &*record)]).collect();
+    home.put(at, own, &place::version(anchor.version), &all)
 }
 
 /// Says that a version is the current one.
-pub(super) fn put_current(own: &Object, at: At<'_>, anchor: &Anchor) -> Result<()> {
-    own.put(at, place::CURRENT, place::ANCHOR, &anchor.write())?;
-    Ok(())
-}
-
-/// A single value.
-pub(super) fn iod<'a>(akey: &[u8], value: &'a [u8]) -> UpdateIod<'a> {
-    let value = NewValue::Single(Payload::Ref(value));
-    UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value }
-}
-
-/// A single value of an object; none if it has none.
-pub(super) fn value(object: &Object, at: At<'_>, dkey: &[u8], akey: &[u8]) -> Result<Option<IoBuf>> {
-    let mut buf = IoBuf::default();
-    Ok(object.get(at, dkey, akey, &mut buf)?.map(|_| buf))
+pub(super) fn put_current(home: &Home, own: Records, at: At<'_>, anchor: &Anchor) -> Result<()> {
+    home.put(at, own, place::CURRENT, &[(place::ANCHOR, &anchor.write())])
 }

@@ -4,10 +4,10 @@ use super::append::{Writing, locator, placed_page, room};
 use super::base::{Base, Placed, PlacedColumn};
 use super::catalogue::{CreateOptions, Store};
 use super::commit::{Version, put};
+use super::home::At;
 use super::measure::Measure;
 use super::pack::{Group, pack};
 use super::pipeline::Pipeline;
-use super::place;
 use super::record::{Config, Made};
 use super::zones::Known;
 use crate::error::{Error, Fault, Feature, Result, Structure};
@@ -15,7 +15,7 @@ use crate::format::schema::Schema;
 use crate::format::{CHECKSUM_BYTES, Header, PAGE_BYTES_MAX, checksum};
 use crate::ntuple::{Cluster, Entries, Ntuple};
 use crate::source::{Source, Want};
-use dolmen_client::{At, IoBuf, ObjectClass};
+use dolmen_client::{IoBuf, ObjectClass};
 
 /// Bytes of groups that are read together.
 const TOGETHER_BYTES_MAX: u64 = 16 << 20;
@@ -56,24 +56,24 @@ impl Store {
             order: options.order.clone(),
         };
         let mut writing = Writing {
-            numbers: self.numbers()?,
-            pipeline: Pipeline::default(),
+            numbers: self.numbers(),
+            pipeline: Pipeline::new(self.home()),
             config,
             measures: options.measures,
         };
-        let stored = self.numbered(name, writing.numbers.next()?)?;
+        let stored = self.numbered(name, writing.numbers.next()?);
         let class = self.class(options)?;
         let (base, envelope) = Base::before_first(&header, from.known(), class);
         let mut clusters = Vec::new();
         for cluster in from.clusters(Entries { first: 0, end: from.entry_count() })? {
-            clusters.push(writing.copy(self, class, from, &cluster)?);
+            clusters.push(writing.copy(class, from, &cluster)?);
             progress(cluster.pages.first_entry + cluster.pages.entry_count);
         }
         writing.pipeline.finish()?;
         let mut first = base.append(&clusters, Made::Imported, self.now_ns())?;
         first.put_header(&envelope)?;
         // Nobody knows the ntuple's object yet, so that this need not be one transaction.
-        put(stored.own(), At::Latest, &first.base.anchor, &first.values)?;
+        put(self.home(), stored.own(), At::Latest, &first.base.anchor, &first.values)?;
         self.publish(&stored, &first.base.anchor, options, &writing.numbers)?;
         writing.numbers.forget();
         Ok(Version::of(&first.base.anchor))
@@ -97,7 +97,6 @@ impl Writing {
     /// Puts a cluster of another ntuple.
     pub(super) fn copy<S: Source>(
         &mut self,
-        store: &Store,
         class: ObjectClass,
         from: &Ntuple<S>,
         cluster: &Cluster<'_>,
@@ -126,7 +125,6 @@ impl Writing {
         let groups = pack(&sizes.collect::<Vec<_>>(), &self.config.order, u64::from(self.config.group_bytes));
         self.numbers.renew()?;
         let number = self.numbers.next()?;
-        let object = place::cluster(store.container(), class, number)?;
         let mut at = 0;
         while at < groups.len() {
             let mut bytes = 0;
@@ -142,7 +140,7 @@ impl Writing {
             batch.read(from, cluster)?;
             batch.look(number, cluster, self.measures.then_some(&mut measures), &mut columns)?;
             for (group, buf) in (first..).zip(batch.bufs) {
-                self.pipeline.write(object.clone(), place::group(group).to_vec(), place::PAGES, buf)?;
+                self.pipeline.write(class, (number, group), buf)?;
             }
             self.numbers.renew()?;
             at += count;

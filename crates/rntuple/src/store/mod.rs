@@ -19,6 +19,7 @@ mod cloned;
 mod collect;
 mod columns;
 mod commit;
+mod home;
 mod import;
 mod measure;
 mod numbers;

@@ -1,29 +1,25 @@
 //! Numbers for what a writer makes, and the record that keeps others from freeing it.
 //!
-//! Who writes draws numbers from the container, says in a record of his that he has them, and until when he will have been heard of
+//! Who writes draws numbers from the store, says in a record of his that he has them, and until when he will have been heard of
 //! again, and only then writes into objects of these numbers. Nobody else knows these objects until a transaction makes them part of a
 //! version, which looks whether the record is still there. Who frees what the dead have left removes their records first.
 //!
 //! Invariants: nothing is written into an object whose number is in no record; a record that somebody removed is not made again.
 
-use super::place;
+use super::home::{At, Home};
+use super::place::{self, Records};
 use super::record::Writer;
 use crate::error::{Error, Result};
-use dolmen_client::{At, Cond, Container, IoBuf, Key, NewValue, Object, Payload, Tx, UpdateIod};
 use dolmen_env::Clock;
 use std::sync::Arc;
 
 /// Numbers that are drawn at once: a record and two requests for so many clusters.
 const AT_ONCE: u64 = 64;
 
-/// Numbers that objects of the store itself have.
-const RESERVED: u64 = 2;
-
 /// Numbers of one writer.
 #[derive(Debug)]
 pub(super) struct Numbers {
-    cont: Container,
-    writers: Object,
+    home: Home,
     clock: Arc<dyn Clock>,
     lease_ns: u64,
     held: Vec<Writer>,
@@ -32,19 +28,18 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    pub(super) fn new(cont: &Container, clock: &Arc<dyn Clock>, lease_ns: u64) -> Result<Self> {
-        let (cont, clock, writers) = (cont.clone(), Arc::clone(clock), place::writers(cont)?);
-        Ok(Self { cont, writers, clock, lease_ns, held: Vec::new(), next: 0, end: 0 })
+    pub(super) fn new(home: &Home, clock: &Arc<dyn Clock>, lease_ns: u64) -> Self {
+        Self { home: home.clone(), clock: Arc::clone(clock), lease_ns, held: Vec::new(), next: 0, end: 0 }
     }
 
     /// The next number; with the first of several, a record is made.
     pub(super) fn next(&mut self) -> Result<u64> {
         if self.next == self.end {
-            let first = self.cont.alloc_oids(AT_ONCE + RESERVED)?.max(RESERVED);
             let until_ns = self.clock.now_ns().saturating_add(self.lease_ns);
-            let writer = Writer { first, count: AT_ONCE, until_ns };
-            self.writers.put(At::Latest, &place::writer(first), place::RECORD, &writer.write())?;
-            self.held.push(writer);
+            let writer = |first| Writer { first, count: AT_ONCE, until_ns };
+            let record = |first| (place::writer(first), writer(first).write());
+            let first = self.home.draw(AT_ONCE, Records::Writers, record)?;
+            self.held.push(writer(first));
             (self.next, self.end) = (first, first + AT_ONCE);
         }
         self.next += 1;
@@ -62,11 +57,10 @@ impl Numbers {
                 continue;
             }
             let renewed = Writer { until_ns: now_ns.saturating_add(self.lease_ns), ..*writer };
-            let bytes = renewed.write();
-            let value = NewValue::Single(Payload::Ref(&bytes));
-            let iod = UpdateIod { akey: Key::from_slice(place::RECORD), cond: Cond::NONE, value };
             let dkey = place::writer(writer.first);
-            self.writers.update(At::Latest, &dkey, Cond::DKEY_UPDATE, &[iod]).map_err(expired)?;
+            if !self.home.renew(Records::Writers, &dkey, place::RECORD, &renewed.write())? {
+                return Err(Error::Expired);
+            }
             *writer = renewed;
         }
         Ok(())
@@ -76,14 +70,13 @@ impl Numbers {
     ///
     /// # Errors
     /// [`Error::Expired`] if somebody did before.
-    pub(super) fn end_in(&self, tx: &Tx) -> Result<()> {
+    pub(super) fn end_in(&self, at: At<'_>) -> Result<()> {
         for writer in &self.held {
             let dkey = place::writer(writer.first);
-            let mut buf = IoBuf::default();
-            if self.writers.get(At::Tx(tx), &dkey, place::RECORD, &mut buf)?.is_none() {
+            if self.home.get(at, Records::Writers, &dkey, place::RECORD)?.is_none() {
                 return Err(Error::Expired);
             }
-            self.writers.punch_dkey(At::Tx(tx), &dkey, Cond::NONE)?;
+            self.home.punch(at, Records::Writers, &dkey)?;
         }
         Ok(())
     }
@@ -97,16 +90,9 @@ impl Numbers {
     /// Takes the records away: what was written is nobody's.
     pub(super) fn give_up(&mut self) -> Result<()> {
         for writer in self.held.drain(..) {
-            self.writers.punch_dkey(At::Latest, &place::writer(writer.first), Cond::NONE)?;
+            self.home.punch(At::Latest, Records::Writers, &place::writer(writer.first))?;
         }
         self.end = self.next;
         Ok(())
-    }
-}
-
-fn expired(error: dolmen_client::Error) -> Error {
-    match error {
-        dolmen_client::Error::NotFound => Error::Expired,
-        source => Error::Store { source },
     }
 }

@@ -2,50 +2,111 @@
 //!
 //! Invariants: what is under way was taken on, and is driven by whoever adds to it or waits; after an error nothing more is added.
 
+use super::home::Home;
+use super::home::bucket::{BucketHome, group_key};
+use super::place;
+use crate::bucket::Put;
 use crate::error::Result;
 use core::pin::Pin;
 use core::task::Poll;
-use dolmen_client::{At, Cond, Epoch, IoBuf, Key, NewValue, Object, Payload, Recx, UpdateIod, Way};
+use dolmen_client::{
+    At, Cond, Container, Epoch, IoBuf, Key, NewValue, ObjectClass, Payload, Recx, UpdateIod, Way,
+};
 
 /// Bytes under way at most: enough for a second of a slow network, a fraction of what a cluster has in memory.
 const BYTES_MAX: usize = 32 << 20;
 
+/// The same for a bucket, to which they go together.
+const PUT_BYTES_MAX: usize = 64 << 20;
+
 type Flight = Pin<Box<dyn Future<Output = dolmen_client::Result<Epoch>> + Send>>;
 
+/// Groups on their way to where they are kept.
+#[derive(Debug)]
+pub(super) enum Pipeline {
+    Container(Flights),
+    Bucket(Puts),
+}
+
 /// Updates under way.
-#[derive(Default)]
-pub(super) struct Pipeline {
+pub(super) struct Flights {
+    cont: Container,
     flights: Vec<(usize, Flight)>,
     bytes: usize,
 }
 
+/// Objects that wait to go together.
+#[derive(Debug)]
+pub(super) struct Puts {
+    home: BucketHome,
+    puts: Vec<Put>,
+    bytes: usize,
+}
+
 impl Pipeline {
-    /// Writes bytes at the start of an array value, when there is room for them.
+    pub(super) fn new(home: &Home) -> Self {
+        match home {
+            Home::Container(cont) => {
+                Self::Container(Flights { cont: cont.clone(), flights: Vec::new(), bytes: 0 })
+            }
+            Home::Bucket(home) => Self::Bucket(Puts { home: home.clone(), puts: Vec::new(), bytes: 0 }),
+        }
+    }
+
+    /// Writes a group of a cluster, when there is room for it.
     pub(super) fn write(
         &mut self,
-        object: Object,
-        dkey: Vec<u8>,
-        akey: &'static [u8],
+        class: ObjectClass,
+        (object, group): (u64, u32),
         buf: IoBuf,
     ) -> Result<()> {
-        let bytes = buf.len();
-        if bytes == 0 {
+        if buf.is_empty() {
             return Ok(());
         }
+        match self {
+            Self::Container(flights) => flights.write(class, (object, group), buf),
+            Self::Bucket(puts) => {
+                puts.bytes += buf.len();
+                puts.puts.push(Put { key: group_key(object, group), bytes: buf });
+                if puts.bytes > PUT_BYTES_MAX { puts.finish() } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Waits for all that is under way.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        match self {
+            Self::Container(flights) => flights.finish(),
+            Self::Bucket(puts) => puts.finish(),
+        }
+    }
+}
+
+impl Puts {
+    fn finish(&mut self) -> Result<()> {
+        self.bytes = 0;
+        let puts = core::mem::take(&mut self.puts);
+        if puts.is_empty() { Ok(()) } else { Ok(self.home.bucket().put(puts)?) }
+    }
+}
+
+impl Flights {
+    fn write(&mut self, class: ObjectClass, (object, group): (u64, u32), buf: IoBuf) -> Result<()> {
+        let bytes = buf.len();
         while !self.flights.is_empty() && self.bytes + bytes > BYTES_MAX {
             self.drive()?;
         }
+        let (object, dkey) = (place::cluster(&self.cont, class, object)?, place::group(group));
         let extents = smallvec::smallvec![Recx::new(0, bytes as u64)];
         let value = NewValue::Array { record_bytes: 1, extents, data: Payload::Owned(buf) };
-        let iods = [UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value }];
+        let iods = [UpdateIod { akey: Key::from_slice(place::PAGES), cond: Cond::NONE, value }];
         let flight = async move { object.update_by(Way::Later, At::Latest, &dkey, Cond::NONE, &iods).await };
         self.flights.push((bytes, Box::pin(flight)));
         self.bytes += bytes;
         self.step()
     }
 
-    /// Waits for all that is under way.
-    pub(super) fn finish(&mut self) -> Result<()> {
+    fn finish(&mut self) -> Result<()> {
         while !self.flights.is_empty() {
             self.drive()?;
         }
@@ -80,8 +141,8 @@ impl Pipeline {
     }
 }
 
-impl core::fmt::Debug for Pipeline {
+impl core::fmt::Debug for Flights {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Pipeline").field("under_way", &self.flights.len()).finish_non_exhaustive()
+        f.debug_struct("Flights").field("under_way", &self.flights.len()).finish_non_exhaustive()
     }
 }

@@ -25,6 +25,9 @@ const USER_HI_CLUSTER: u32 = 0x4e54_5043;
 /// The object that a locator names for what is in the ntuple's own.
 const OWN: u64 = u64::MAX;
 
+/// Numbers that objects of the store itself have.
+pub(super) const RESERVED: u64 = 2;
+
 /// Bits of the group in such a locator that number things of one kind.
 const INDEX_BITS: u32 = 24;
 
@@ -62,19 +65,44 @@ pub(super) enum Part {
     List = 2,
 }
 
-/// The catalogue.
-pub(super) fn catalogue(cont: &Container) -> Result<Object> {
-    cont.object(Oid::new(ObjectType::MultiHashed, ObjectClass::S1, USER_HI_NTUPLE, 0))
+/// An object with records.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Records {
+    /// The catalogue.
+    Catalogue,
+    /// Who is writing.
+    Writers,
+    /// An ntuple, by its number.
+    Ntuple(u64),
 }
 
-/// Who is writing.
-pub(super) fn writers(cont: &Container) -> Result<Object> {
-    cont.object(Oid::new(ObjectType::DkeyLexical, ObjectClass::S1, USER_HI_NTUPLE, 1))
+impl Records {
+    /// The number that tells it from others.
+    pub(super) fn number(self) -> u64 {
+        match self {
+            Self::Catalogue => 0,
+            Self::Writers => 1,
+            Self::Ntuple(number) => number,
+        }
+    }
+
+    /// The one of a number.
+    pub(super) fn numbered(number: u64) -> Self {
+        match number {
+            0 => Self::Catalogue,
+            1 => Self::Writers,
+            number => Self::Ntuple(number),
+        }
+    }
 }
 
-/// The object of an ntuple, by its number.
-pub(super) fn ntuple(cont: &Container, number: u64) -> Result<Object> {
-    cont.object(Oid::new(ObjectType::DkeyLexical, ObjectClass::S1, USER_HI_NTUPLE, number))
+/// The object of a container that has records.
+pub(super) fn oid(records: Records) -> Oid {
+    let kind = match records {
+        Records::Catalogue => ObjectType::MultiHashed,
+        Records::Writers | Records::Ntuple(_) => ObjectType::DkeyLexical,
+    };
+    Oid::new(kind, ObjectClass::S1, USER_HI_NTUPLE, records.number())
 }
 
 /// The object of a cluster, by its number and the class of its ntuple.

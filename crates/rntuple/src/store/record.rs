@@ -31,6 +31,10 @@ pub(super) enum Kind {
     Counts = 6,
     /// Zones and checksums of pages.
     Zones = 7,
+    /// Where the nodes of a bucket are.
+    Root = 8,
+    /// The records of an object of a bucket.
+    Node = 9,
 }
 
 /// The record with what `fill` puts.

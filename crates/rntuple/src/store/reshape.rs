@@ -4,13 +4,14 @@ use super::append::Writing;
 use super::base::{Base, Was, is_deferred, what_is};
 use super::catalogue::{Stored, When};
 use super::commit::{Version, commit};
+use super::home::At;
 use crate::array::Array;
 use crate::error::{Error, Result};
 use crate::format::schema::Schema;
 use crate::ntuple::{Cluster, Entries, Ntuple};
 use crate::source::Source;
 use crate::write::{self, Options};
-use dolmen_client::{At, ObjectClass};
+use dolmen_client::ObjectClass;
 
 /// What was reshaped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +53,7 @@ impl Stored {
         check_late(schema, some)?;
         let were: Vec<Was> = some.iter().map(|cluster| what_is(cluster.pages, cluster.list)).collect();
         let current = self.current(At::Latest)?;
-        let mut base = Base::load(&self.source(&current)?, current)?;
+        let mut base = Base::load(&self.source(&current), current)?;
         let mut writing = Writing::begin(self)?;
         let fields = arrays.fields();
         let class = ObjectClass(base.anchor.class);
@@ -61,7 +62,7 @@ impl Stored {
             let mut cluster = write::seal(schema, &fields, range, options)?;
             drop_late(schema, some, &mut cluster.columns);
             let sealed = (cluster.entry_count, &cluster.columns[..]);
-            placed.push(writing.put(self, class, schema, 0, sealed)?);
+            placed.push(writing.put(class, schema, 0, sealed)?);
         }
         writing.pipeline.finish()?;
         let column_count = schema.columns.len();
@@ -69,7 +70,7 @@ impl Stored {
             if base.schema.columns.len() != column_count {
                 return Err(Error::OtherSchema);
             }
-            base.replace(&self.source(&base.anchor)?, &were, &placed, self.store().now_ns())
+            base.replace(&self.source(&base.anchor), &were, &placed, self.store().now_ns())
         })?;
         let count = |count: usize| count as u64;
         Ok(Some(Reshaped {

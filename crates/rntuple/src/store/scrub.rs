@@ -3,7 +3,7 @@
 //! Invariant: a page is written over only by bytes that have the checksum that it is known to have.
 
 use super::catalogue::{Stored, When};
-use super::place;
+use super::home::At;
 use super::source::StoreSource;
 use super::zones::Known;
 use crate::error::{Error, Fault, Result, Structure};
@@ -13,7 +13,7 @@ use crate::format::schema::Schema;
 use crate::format::{CHECKSUM_BYTES, checksum};
 use crate::ntuple::{Cluster, Entries, Ntuple};
 use crate::source::{Source, Want};
-use dolmen_client::{At, ObjectClass, Recx};
+use dolmen_client::ObjectClass;
 
 /// Bytes of pages that are looked at together.
 const TOGETHER_BYTES_MAX: u64 = 16 << 20;
@@ -126,9 +126,7 @@ impl Stored {
         for page in bad {
             let found = same(page, from)?;
             if let (Some(bytes), Locator::Stored { object, group, offset, .. }) = (&found, page.locator) {
-                let cluster = place::cluster(self.container(), class, object)?;
-                let recx = Recx::new(offset, bytes.len() as u64);
-                cluster.write(At::Latest, &place::group(group), place::PAGES, 1, recx, bytes)?;
+                self.home().mend(class, (object, group), offset, bytes)?;
             }
             repaired.push(found.is_some());
         }

@@ -5,6 +5,7 @@ use super::base::{Base, Placed};
 use super::catalogue::{CreateOptions, Store};
 use super::cloned::{Part, part};
 use super::commit::{Version, put};
+use super::home::At;
 use super::import;
 use super::pipeline::Pipeline;
 use super::record::{Config, Made};
@@ -15,7 +16,7 @@ use crate::ntuple::{Cluster, Entries, Ntuple};
 use crate::source::Source;
 use crate::write::{self, Options};
 use core::ops::Range;
-use dolmen_client::{At, ObjectClass};
+use dolmen_client::ObjectClass;
 
 /// Entries between two ranges that are read with them: about those of a page, which is fetched as a whole anyway.
 const GAP_ENTRIES: u64 = 4096;
@@ -33,7 +34,6 @@ pub struct Skimmed {
 
 /// A skim under way.
 struct Skim<'a, S> {
-    store: &'a Store,
     from: &'a Ntuple<S>,
     part: &'a Part,
     options: &'a Options,
@@ -81,8 +81,8 @@ impl Store {
         skim.run(ranges)?;
         let mut first = base.append(&skim.placed, Made::Skimmed, self.now_ns())?;
         first.put_header(&envelope)?;
-        let stored = self.numbered(name, skim.number)?;
-        put(stored.own(), At::Latest, &first.base.anchor, &first.values)?;
+        let stored = self.numbered(name, skim.number);
+        put(self.home(), stored.own(), At::Latest, &first.base.anchor, &first.values)?;
         self.publish(&stored, &first.base.anchor, options, &skim.writing.numbers)?;
         let written = skim.placed.len() as u64 - skim.passed;
         Ok(Skimmed { version: Version::of(&first.base.anchor), passed: skim.passed, written })
@@ -111,8 +111,8 @@ impl<'a, S: Source> Skim<'a, S> {
     ) -> Result<Self> {
         let (group_bytes, order) = (options.group_bytes.max(1), options.order.clone());
         let config = Config { keep_ns: 0, group_bytes, class: 0, order };
-        let (numbers, measures) = (store.numbers()?, options.measures);
-        let mut writing = Writing { numbers, pipeline: Pipeline::default(), config, measures };
+        let (numbers, measures) = (store.numbers(), options.measures);
+        let mut writing = Writing { numbers, pipeline: Pipeline::new(store.home()), config, measures };
         let number = writing.numbers.next()?;
         let schema = &part.schema;
         let mut fields = Vec::new();
@@ -122,19 +122,7 @@ impl<'a, S: Source> Skim<'a, S> {
             }
         }
         let (waiting, placed) = (Vec::new(), Vec::new());
-        Ok(Self {
-            store,
-            from,
-            part,
-            options: write,
-            fields,
-            class,
-            writing,
-            number,
-            waiting,
-            placed,
-            passed: 0,
-        })
+        Ok(Self { from, part, options: write, fields, class, writing, number, waiting, placed, passed: 0 })
     }
 
     fn run(&mut self, ranges: &[Entries]) -> Result<()> {
@@ -205,8 +193,7 @@ impl<'a, S: Source> Skim<'a, S> {
     }
 
     fn put(&mut self, entry_count: u64, columns: &[Option<crate::sealed::SealedColumn<'_>>]) -> Result<()> {
-        let stored = self.store.numbered("", self.number)?;
-        let placed = self.writing.put(&stored, self.class, &self.part.schema, 0, (entry_count, columns))?;
+        let placed = self.writing.put(self.class, &self.part.schema, 0, (entry_count, columns))?;
         self.placed.push(placed);
         Ok(())
     }

@@ -1,7 +1,10 @@
 //! Bytes of a stored ntuple: all that is wanted of one column group is one request, and requests go out side by side.
 
-use super::place;
+use super::home::bucket::{BucketHome, group_key};
+use super::home::{self, Home};
+use super::place::{self, Records};
 use super::zones::{self, Known};
+use crate::bucket::Read;
 use crate::error::{Error, Fault, Result, Structure};
 use crate::format::locator::{Link, Locator};
 use crate::source::{Source, Want};
@@ -9,14 +12,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_client::{
     At, Cond, Container, FetchIod, Fetched, IoBuf, Key, Object, ObjectClass, Recx, Way, side_by_side,
 };
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Neighbours with fewer bytes between them are read with these: as much as a page of the device, which is read in any case.
-const GAP_BYTES: u64 = 4096;
-
-/// Bytes that requests side by side ask for: what is on the way at once, and in memory twice for a moment.
-const SIDE_BY_SIDE_BYTES_MAX: usize = 64 << 20;
 
 /// Extents of one request; what is more scattered is read with what is between.
 const EXTENTS_MAX: usize = 8192;
@@ -55,7 +53,7 @@ struct Zones {
 type OfList = Arc<Vec<Known>>;
 
 /// Bytes of buffers that are kept for the next requests: fresh memory costs more than a copy.
-const SPARE_BYTES_MAX: usize = SIDE_BY_SIDE_BYTES_MAX;
+const SPARE_BYTES_MAX: usize = 64 << 20;
 
 /// Buffers that no request has.
 #[derive(Debug, Default)]
@@ -88,31 +86,43 @@ impl Spare {
 /// Where the bytes of a stored ntuple come from; a cheap handle, `Send` and `Sync`.
 #[derive(Clone, Debug)]
 pub struct StoreSource {
-    cont: Container,
+    home: Home,
     class: ObjectClass,
-    own: Object,
+    own: Records,
     counts: Arc<Counts>,
     zones: Arc<Zones>,
     spare: Arc<Spare>,
 }
 
+/// Bytes from some place on.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    offset: u64,
+    bytes: u64,
+}
+
+/// What one request asks for.
+enum What {
+    /// Bytes of a group.
+    Group { object: u64, group: u32, extents: SmallVec<[Extent; 2]> },
+    /// Records of a version, with as many bytes.
+    Version { version: u64, records: Vec<(Vec<u8>, usize)> },
+}
+
 /// One request, and where its answer goes.
 struct Asking {
-    object: Object,
-    dkey: Vec<u8>,
-    iods: Vec<FetchIod>,
+    what: What,
     /// Bytes that it asks for.
     bytes: usize,
     /// Which want has its bytes from where.
     parts: Vec<(usize, usize)>,
     buf: IoBuf,
-    structure: Structure,
 }
 
 impl StoreSource {
-    pub(super) fn new(cont: &Container, own: Object, class: ObjectClass) -> Self {
+    pub(super) fn new(home: &Home, own: Records, class: ObjectClass) -> Self {
         let (counts, zones, spare) = (Arc::default(), Arc::default(), Arc::default());
-        Self { cont: cont.clone(), class, own, counts, zones, spare }
+        Self { home: home.clone(), class, own, counts, zones, spare }
     }
 
     /// What it has asked for since it was opened, with all its clones.
@@ -159,54 +169,41 @@ impl StoreSource {
 
     /// Single values of the ntuple's own object; none where there is none.
     pub(super) fn values(&self, keys: &[(Vec<u8>, Vec<u8>)]) -> Result<Vec<Option<Vec<u8>>>> {
-        let asks = keys.iter().map(|(dkey, akey)| async move {
-            let mut buf = IoBuf::default();
-            let found = self.own.get_by(Way::Later, At::Latest, dkey, akey, &mut buf).await?;
-            Ok::<_, Error>(found.map(|_| buf.to_vec()))
-        });
         self.counts.metadata_requests.fetch_add(keys.len() as u64, Ordering::Relaxed);
         self.counts.round_trips.fetch_add(1, Ordering::Relaxed);
-        self.cont.together(side_by_side(asks)).into_iter().collect()
+        self.home.values(self.own, keys)
     }
 
     /// Requests for pages of clusters, which are in the order of their places.
     fn of_pages(&self, wants: &[Want<'_>], order: &[usize], askings: &mut Vec<Asking>) -> Result<()> {
+        let gap_bytes = self.home.habits().gap_bytes;
         let (mut at, mut end) = ((0, 0), 0_u64);
         for &want in order {
             let Locator::Stored { object, group, offset, .. } = wants[want].locator else { continue };
             let length = wants[want].into.len() as u64;
             if askings.is_empty() || at != (object, group) {
                 at = (object, group);
-                let structure = Structure::Group { object, group };
-                let object = place::cluster(&self.cont, self.class, object)?;
-                let akey = Key::from_slice(place::PAGES);
-                let extents = smallvec::smallvec![];
-                let iod = FetchIod { akey, want: dolmen_client::Want::Array { record_bytes: 1, extents } };
-                let (dkey, buf) = (place::group(group).to_vec(), IoBuf::default());
-                let asking =
-                    Asking { object, dkey, iods: vec![iod], bytes: 0, parts: Vec::new(), buf, structure };
-                askings.push(asking);
+                askings.push(Asking::new(What::Group { object, group, extents: SmallVec::new() }));
                 end = 0;
             }
-            let asking = askings.last_mut().expect("one was pushed");
-            let dolmen_client::Want::Array { extents, .. } = &mut asking.iods[0].want else {
-                unreachable!("pages are in arrays")
-            };
+            let Asking { what, bytes, parts, .. } = askings.last_mut().expect("one was pushed");
+            let structure = what.structure();
+            let What::Group { extents, .. } = what else { unreachable!("pages are in groups") };
             let wanted_end = offset.checked_add(length).filter(|&end| usize::try_from(end).is_ok());
-            let wanted_end = wanted_end.ok_or(short(asking.structure, offset, length))?;
-            let is_near = offset <= end.saturating_add(GAP_BYTES) || extents.len() >= EXTENTS_MAX;
+            let wanted_end = wanted_end.ok_or(short(structure, offset, length))?;
+            let is_near = offset <= end.saturating_add(gap_bytes) || extents.len() >= EXTENTS_MAX;
             match extents.last_mut().filter(|_| is_near) {
                 Some(last) => {
-                    let start = asking.bytes - bytes(last.count);
-                    asking.parts.push((want, start + bytes(offset - last.index)));
+                    let start = *bytes - in_memory(last.bytes);
+                    parts.push((want, start + in_memory(offset - last.offset)));
                     let more = wanted_end.saturating_sub(end);
-                    last.count += more;
-                    asking.bytes += bytes(more);
+                    last.bytes += more;
+                    *bytes += in_memory(more);
                 }
                 None => {
-                    asking.parts.push((want, asking.bytes));
-                    extents.push(Recx::new(offset, length));
-                    asking.bytes += bytes(length);
+                    parts.push((want, *bytes));
+                    extents.push(Extent { offset, bytes: length });
+                    *bytes += in_memory(length);
                 }
             }
             end = end.max(wanted_end);
@@ -215,28 +212,20 @@ impl StoreSource {
     }
 
     /// Requests for parts of versions, one for each version.
-    fn of_own(&self, wants: &[Want<'_>], order: &[usize], askings: &mut Vec<Asking>) {
+    fn of_own(wants: &[Want<'_>], order: &[usize], askings: &mut Vec<Asking>) {
         let mut at = None;
         for &want in order {
             let Some((version, akey)) = place::akey_of(wants[want].locator) else { continue };
             if at != Some(version) {
                 at = Some(version);
-                askings.push(Asking {
-                    object: self.own.clone(),
-                    dkey: place::version(version),
-                    iods: Vec::new(),
-                    bytes: 0,
-                    parts: Vec::new(),
-                    buf: IoBuf::default(),
-                    structure: Structure::Record,
-                });
+                askings.push(Asking::new(What::Version { version, records: Vec::new() }));
             }
-            let asking = askings.last_mut().expect("one was pushed");
+            let Asking { what, bytes, parts, .. } = askings.last_mut().expect("one was pushed");
+            let What::Version { records, .. } = what else { unreachable!("these are records") };
             let room_bytes = wants[want].into.len();
-            let want_single = dolmen_client::Want::Single { room_bytes };
-            asking.iods.push(FetchIod { akey: Key::from_slice(&akey), want: want_single });
-            asking.parts.push((want, asking.bytes));
-            asking.bytes += room_bytes;
+            records.push((akey, room_bytes));
+            parts.push((want, *bytes));
+            *bytes += room_bytes;
         }
     }
 
@@ -246,39 +235,131 @@ impl StoreSource {
         for asking in &mut *askings {
             asking.buf = self.spare.take(asking.bytes);
         }
+        match &self.home {
+            Home::Container(cont) => self.ask_container(cont, askings),
+            Home::Bucket(home) => self.ask_bucket(home, askings),
+        }
+    }
+
+    fn ask_container(&self, cont: &Container, askings: &mut [Asking]) -> Result<()> {
+        let request = |asking: &Asking| asking.what.in_container(cont, self.own, self.class);
         if let [asking] = askings {
-            let Asking { object, dkey, iods, buf, .. } = asking;
-            let found = object.fetch(At::Latest, dkey, Cond::NONE, iods, buf)?;
-            return asking.is_whole(&found);
+            let (object, dkey, iods) = request(asking)?;
+            let found = object.fetch(At::Latest, &dkey, Cond::NONE, &iods, &mut asking.buf)?;
+            return is_whole(asking.what.structure(), &iods, &found);
         }
         let asks = askings.iter_mut().map(|asking| async move {
-            let Asking { object, dkey, iods, buf, .. } = &mut *asking;
-            let found = object.fetch_by(Way::Later, At::Latest, dkey, Cond::NONE, iods, buf).await?;
-            asking.is_whole(&found)
+            let (object, dkey, iods) = request(asking)?;
+            let buf = &mut asking.buf;
+            let found = object.fetch_by(Way::Later, At::Latest, &dkey, Cond::NONE, &iods, buf).await?;
+            is_whole(asking.what.structure(), &iods, &found)
         });
-        self.cont.together(side_by_side(asks)).into_iter().collect()
+        cont.together(side_by_side(asks)).into_iter().collect()
+    }
+
+    fn ask_bucket(&self, home: &BucketHome, askings: &mut [Asking]) -> Result<()> {
+        let (mut keys, mut versions) = (Vec::new(), Vec::new());
+        for asking in &*askings {
+            match &asking.what {
+                What::Group { object, group, .. } => keys.push(group_key(*object, *group)),
+                What::Version { version, records } => {
+                    keys.push(String::new());
+                    versions.extend(records.iter().map(|(akey, _)| (place::version(*version), akey.clone())));
+                }
+            }
+        }
+        let mut values =
+            if versions.is_empty() { Vec::new() } else { home.values(self.own, &versions)? }.into_iter();
+        let (mut reads, mut structures) = (Vec::new(), Vec::new());
+        for (key, asking) in keys.iter().zip(askings) {
+            let structure = asking.what.structure();
+            let mut rest = &mut asking.buf[..];
+            match &asking.what {
+                What::Group { extents, .. } => {
+                    for extent in extents {
+                        let (into, behind) = rest.split_at_mut(in_memory(extent.bytes));
+                        reads.push(Read { key, offset: extent.offset, into });
+                        structures.push(structure);
+                        rest = behind;
+                    }
+                }
+                What::Version { records, .. } => {
+                    for (_, room_bytes) in records {
+                        let (into, behind) = rest.split_at_mut(*room_bytes);
+                        let value = values.next().flatten();
+                        let there = value.as_ref().map_or(0, Vec::len);
+                        let Some(value) = value.filter(|_| there == into.len()) else {
+                            return Err(missing(structure, into.len() as u64, there as u64));
+                        };
+                        into.copy_from_slice(&value);
+                        rest = behind;
+                    }
+                }
+            }
+        }
+        home.read(&mut reads, |read| structures[read])
+    }
+}
+
+impl What {
+    fn structure(&self) -> Structure {
+        match *self {
+            Self::Group { object, group, .. } => Structure::Group { object, group },
+            Self::Version { .. } => Structure::Record,
+        }
+    }
+
+    /// The request to a container.
+    fn in_container(
+        &self,
+        cont: &Container,
+        own: Records,
+        class: ObjectClass,
+    ) -> Result<(Object, Vec<u8>, Vec<FetchIod>)> {
+        match self {
+            Self::Group { object, group, extents } => {
+                let extents = extents.iter().map(|extent| Recx::new(extent.offset, extent.bytes)).collect();
+                let want = dolmen_client::Want::Array { record_bytes: 1, extents };
+                let iods = vec![FetchIod { akey: Key::from_slice(place::PAGES), want }];
+                Ok((place::cluster(cont, class, *object)?, place::group(*group).to_vec(), iods))
+            }
+            Self::Version { version, records } => {
+                let iod = |(akey, room_bytes): &(Vec<u8>, usize)| FetchIod {
+                    akey: Key::from_slice(akey),
+                    want: dolmen_client::Want::Single { room_bytes: *room_bytes },
+                };
+                Ok((home::object(cont, own)?, place::version(*version), records.iter().map(iod).collect()))
+            }
+        }
     }
 }
 
 impl Asking {
-    /// Whether all was there.
-    fn is_whole(&self, found: &Fetched) -> Result<()> {
-        for (iod, found) in self.iods.iter().zip(found) {
-            let (wanted, there) = match &iod.want {
-                dolmen_client::Want::Array { extents, .. } => (
-                    extents.iter().map(|recx| recx.count).sum(),
-                    found.filled.iter().map(|recx| recx.count).sum(),
-                ),
-                dolmen_client::Want::Single { room_bytes } => (*room_bytes as u64, found.size_bytes),
-                dolmen_client::Want::Size => continue,
-            };
-            if wanted != there {
-                let fault = Fault::Short { wanted_bytes: wanted, left_bytes: there };
-                return Err(Error::Corrupt { structure: self.structure, offset: 0, fault });
-            }
-        }
-        Ok(())
+    fn new(what: What) -> Self {
+        Self { what, bytes: 0, parts: Vec::new(), buf: IoBuf::default() }
     }
+}
+
+/// Whether all was there.
+fn is_whole(structure: Structure, iods: &[FetchIod], found: &Fetched) -> Result<()> {
+    for (iod, found) in iods.iter().zip(found) {
+        let (wanted, there) = match &iod.want {
+            dolmen_client::Want::Array { extents, .. } => (
+                extents.iter().map(|recx| recx.count).sum(),
+                found.filled.iter().map(|recx| recx.count).sum(),
+            ),
+            dolmen_client::Want::Single { room_bytes } => (*room_bytes as u64, found.size_bytes),
+            dolmen_client::Want::Size => continue,
+        };
+        if wanted != there {
+            return Err(missing(structure, wanted, there));
+        }
+    }
+    Ok(())
+}
+
+fn missing(structure: Structure, wanted_bytes: u64, left_bytes: u64) -> Error {
+    Error::Corrupt { structure, offset: 0, fault: Fault::Short { wanted_bytes, left_bytes } }
 }
 
 impl Source for StoreSource {
@@ -302,14 +383,15 @@ impl Source for StoreSource {
         self.counts.page_requests.fetch_add(askings.len() as u64, Ordering::Relaxed);
         self.counts.page_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let page_count = askings.len();
-        self.of_own(wants, &own, &mut askings);
+        Self::of_own(wants, &own, &mut askings);
         self.counts.metadata_requests.fetch_add((askings.len() - page_count) as u64, Ordering::Relaxed);
+        let side_by_side_bytes_max = self.home.habits().side_by_side_bytes_max;
         let mut rest = &mut askings[..];
         while !rest.is_empty() {
             let mut bytes = 0;
             let fits = rest.iter().position(|asking| {
                 bytes += asking.bytes;
-                bytes > SIDE_BY_SIDE_BYTES_MAX
+                bytes > side_by_side_bytes_max
             });
             let (some, behind) = rest.split_at_mut(fits.unwrap_or(rest.len()).max(1));
             self.ask(some)?;
@@ -331,16 +413,13 @@ impl Source for StoreSource {
     }
 
     fn fetch_bytes_max(&self) -> u64 {
-        FETCH_BYTES_MAX
+        self.home.habits().fetch_bytes_max
     }
 
     fn has_groups(&self) -> bool {
         true
     }
 }
-
-/// Bytes of one round of reading: as many as the processor's cache loses, for as few round trips as that saves.
-const FETCH_BYTES_MAX: u64 = 32 << 20;
 
 fn elsewhere(locator: Locator) -> Error {
     let kind = match locator {
@@ -357,6 +436,6 @@ fn short(structure: Structure, offset: u64, wanted_bytes: u64) -> Error {
 
 /// # Panics
 /// If memory has fewer addresses: ends of extents were compared with them.
-fn bytes(count: u64) -> usize {
+fn in_memory(count: u64) -> usize {
     usize::try_from(count).expect("the end of the extent was compared with it")
 }

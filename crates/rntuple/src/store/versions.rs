@@ -1,7 +1,8 @@
 //! Versions that are kept, by tags and for a time, and those that nobody needs.
 
-use super::catalogue::{Stored, When, dkeys, punch};
-use super::commit::{Version, value};
+use super::catalogue::{Stored, When};
+use super::commit::Version;
+use super::home::At;
 use super::place;
 use super::record::{Anchor, Tag};
 use super::source::StoreSource;
@@ -10,8 +11,7 @@ use crate::format::Header;
 use crate::format::footer::Footer;
 use crate::format::locator::Link;
 use crate::ntuple::fetch_envelopes;
-use dolmen_client::{At, Cond, Invalid, Page, Tx};
-use dolmen_types::Anchor as ListAnchor;
+use dolmen_client::Invalid;
 use std::collections::BTreeSet;
 
 /// Bytes of a tag's name: what a key of its kind has, without what is before it.
@@ -47,9 +47,9 @@ impl Stored {
 
     fn tagged(&self, at: At<'_>) -> Result<Vec<TagOf>> {
         let mut tags = Vec::new();
-        for dkey in dkeys(self.own(), at)? {
+        for dkey in self.home().dkeys(at, self.own())? {
             if let Some(name) = place::tag_of(&dkey)
-                && let Some(found) = value(self.own(), at, &dkey, place::RECORD)?
+                && let Some(found) = self.home().get(at, self.own(), &dkey, place::RECORD)?
             {
                 let Tag { version, time_ns } = Tag::read(&found)?;
                 tags.push(TagOf { name: name.into(), version, time_ns });
@@ -69,15 +69,15 @@ impl Stored {
             return Err(dolmen_client::Error::Invalid(Invalid::Name).into());
         }
         let dkey = place::tag(name);
-        self.container().transact(|tx| {
-            let anchor = self.anchor_of(At::Tx(tx), when)?;
+        self.home().transact(|at| {
+            let anchor = self.anchor_of(at, when)?;
             // The current version is also under its number, which is what is freed.
-            self.anchor(At::Tx(tx), anchor.version)?;
-            if !moves && value(self.own(), At::Tx(tx), &dkey, place::RECORD)?.is_some() {
+            self.anchor(at, anchor.version)?;
+            if !moves && self.home().get(at, self.own(), &dkey, place::RECORD)?.is_some() {
                 return Err(Error::Exists { name: name.into() });
             }
             let tag = Tag { version: anchor.version, time_ns: self.store().now_ns() };
-            self.own().put(At::Tx(tx), &dkey, place::RECORD, &tag.write())?;
+            self.home().put(at, self.own(), &dkey, &[(place::RECORD, &tag.write())])?;
             Ok(Version::of(&anchor))
         })
     }
@@ -88,11 +88,11 @@ impl Stored {
     /// [`Error::NoVersion`] if there is none of that name.
     pub fn untag(&self, name: &str) -> Result<()> {
         let dkey = place::tag(name);
-        self.container().transact(|tx| {
-            if value(self.own(), At::Tx(tx), &dkey, place::RECORD)?.is_none() {
+        self.home().transact(|at| {
+            if self.home().get(at, self.own(), &dkey, place::RECORD)?.is_none() {
                 return Err(Error::NoVersion { name: name.into() });
             }
-            punch(self.own(), tx, &dkey)
+            self.home().punch(at, self.own(), &dkey)
         })
     }
 
@@ -101,11 +101,10 @@ impl Stored {
     /// # Errors
     /// [`Error::NoNtuple`] if it was destroyed; [`Error::Store`].
     pub fn keep(&self, keep_ns: u64) -> Result<()> {
-        self.container().transact(|tx| {
-            let mut config = self.config(At::Tx(tx))?;
+        self.home().transact(|at| {
+            let mut config = self.config(at)?;
             config.keep_ns = keep_ns;
-            self.own().put(At::Tx(tx), place::CONFIG, place::RECORD, &config.write())?;
-            Ok(())
+            self.home().put(at, self.own(), place::CONFIG, &[(place::RECORD, &config.write())])
         })
     }
 
@@ -115,8 +114,7 @@ impl Stored {
     /// # Errors
     /// [`Error::NoNtuple`] if it was destroyed; [`Error::Store`], [`Error::Corrupt`].
     pub fn expire(&self) -> Result<u64> {
-        self.container().transact(|tx| {
-            let at = At::Tx(tx);
+        self.home().transact(|at| {
             let (config, current) = (self.config(at)?, self.current(at)?);
             let tagged: BTreeSet<u64> = self.tagged(at)?.into_iter().map(|tag| tag.version).collect();
             let anchors = self.anchors(at)?;
@@ -135,25 +133,20 @@ impl Stored {
             for (anchor, _) in kept {
                 needed.extend(self.parts(anchor)?);
             }
-            self.remove(tx, &needed)?;
+            self.remove(at, &needed)?;
             for (anchor, _) in &gone {
                 let dkey = place::version(anchor.version);
-                self.own().punch_akeys(at, &dkey, &[place::ANCHOR, place::COUNTS], Cond::NONE)?;
+                self.home().punch_akeys(at, self.own(), &dkey, &[place::ANCHOR, place::COUNTS])?;
             }
             Ok(gone.len() as u64)
         })
     }
 
     /// Removes of all versions the parts that are not needed.
-    fn remove(&self, tx: &Tx, needed: &BTreeSet<(u64, Vec<u8>)>) -> Result<()> {
-        let at = At::Tx(tx);
-        for dkey in dkeys(self.own(), at)? {
+    fn remove(&self, at: At<'_>, needed: &BTreeSet<(u64, Vec<u8>)>) -> Result<()> {
+        for dkey in self.home().dkeys(at, self.own())? {
             let Some(version) = place::version_of(&dkey) else { continue };
-            let (mut akeys, mut anchor) = (Vec::new(), ListAnchor::default());
-            while !anchor.is_eof() {
-                let page = self.own().list_akeys(at, &dkey, &mut anchor, Page::default())?;
-                akeys.extend(page.iter().map(<[u8]>::to_vec));
-            }
+            let akeys = self.home().akeys(at, self.own(), &dkey)?;
             let is_record = |akey: &[u8]| akey == place::ANCHOR || akey == place::COUNTS;
             let gone: Vec<&[u8]> = akeys
                 .iter()
@@ -161,7 +154,7 @@ impl Stored {
                 .map(|akey| &**akey)
                 .collect();
             if !gone.is_empty() {
-                self.own().punch_akeys(at, &dkey, &gone, Cond::NONE)?;
+                self.home().punch_akeys(at, self.own(), &dkey, &gone)?;
             }
         }
         Ok(())
@@ -169,7 +162,7 @@ impl Stored {
 
     /// Places of all parts of a version, as versions and akeys.
     fn parts(&self, anchor: &Anchor) -> Result<Vec<(u64, Vec<u8>)>> {
-        let source = self.source(anchor)?;
+        let source = self.source(anchor);
         let lists = lists(&source, anchor)?;
         let zones = lists.iter().filter_map(|link| place::zones_of(link.locator));
         let own =

@@ -1,0 +1,342 @@
+//! A store in an object store of the S3 kind.
+//!
+//! | key | holds |
+//! |---|---|
+//! | `root` | where the nodes are, and which number is drawn next; replaced under the condition that it is the one that was read |
+//! | `m/` number | what a transaction wrote: nodes, and records that are too long for them |
+//! | `c/` cluster `/` column group | sealed pages |
+//!
+//! A transaction reads the root, writes one object of its own with what it changes, and then replaces the root. If others have
+//! replaced it meanwhile, it begins again; a root that is there because of it, though the answer was lost, is known by its number.
+//!
+//! Invariants: all but the root is written once and never changed, but for pages that are mended; numbers are never drawn twice.
+
+use super::super::place::{Named, Records};
+use super::Found;
+use super::root::{Node, Part, RecordKey, Root, Slot};
+use super::tx::{Next, Tx};
+use crate::bucket::{Bucket, Got, Put, Read, Tag};
+use crate::error::{Error, Fault, Result, Structure};
+use dolmen_env::Clock;
+use dolmen_types::IoBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The key of the root.
+const ROOT: &str = "root";
+/// What keys of objects with records begin with.
+const RECORDS: &str = "m/";
+/// What keys of column groups begin with.
+const CLUSTERS: &str = "c/";
+
+/// Times that a transaction begins again; of those that are under way at once one is done each time.
+const TRIES_MAX: u32 = 1000;
+
+/// Nodes that are kept at hand.
+const NODES_MAX: usize = 64;
+
+/// A store in a bucket; a cheap handle.
+#[derive(Clone, Debug)]
+pub(in crate::store) struct BucketHome {
+    bucket: Arc<dyn Bucket>,
+    clock: Arc<dyn Clock>,
+    /// For how long what is not referred to is left, since a transaction may be about to refer to it.
+    lease_ns: u64,
+    // Guards: what was read; taken alone, and not while something is asked.
+    known: Arc<Mutex<Known>>,
+}
+
+/// What was read before.
+#[derive(Default, Debug)]
+struct Known {
+    root: Option<(Arc<Root>, Tag)>,
+    nodes: BTreeMap<Part, Arc<Node>>,
+}
+
+impl BucketHome {
+    pub(super) fn new(bucket: Arc<dyn Bucket>, clock: Arc<dyn Clock>, lease_ns: u64) -> Self {
+        Self { bucket, clock, lease_ns, known: Arc::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The root as it is now, and its tag; without a tag there is none yet.
+    fn root(&self) -> Result<(Arc<Root>, Option<Tag>)> {
+        let before = self.known().root.clone();
+        match self.bucket.get(ROOT, before.as_ref().map(|(_, tag)| tag))? {
+            Got::None => Ok((Arc::default(), None)),
+            Got::Same => {
+                let (root, tag) = before.ok_or(lost())?;
+                Ok((root, Some(tag)))
+            }
+            Got::Bytes(bytes, tag) => {
+                let root = Arc::new(Root::read(&bytes)?);
+                self.known().root = Some((Arc::clone(&root), tag.clone()));
+                Ok((root, Some(tag)))
+            }
+        }
+    }
+
+    /// The records of an object at a root.
+    pub(super) fn node(&self, root: &Root, records: Records) -> Result<Arc<Node>> {
+        let Some(part) = root.nodes.get(&records) else { return Ok(Arc::default()) };
+        if let Some(node) = self.known().nodes.get(part) {
+            return Ok(Arc::clone(node));
+        }
+        let node = Arc::new(Node::read(&self.fetch(&[Slot::There(*part)])?.remove(0))?);
+        self.remember(*part, &node);
+        Ok(node)
+    }
+
+    fn remember(&self, part: Part, node: &Arc<Node>) {
+        let mut known = self.known();
+        if known.nodes.len() >= NODES_MAX {
+            known.nodes.clear();
+        }
+        known.nodes.insert(part, Arc::clone(node));
+    }
+
+    /// What slots have, in one round trip.
+    pub(super) fn fetch(&self, slots: &[Slot]) -> Result<Vec<Vec<u8>>> {
+        let mut values: Vec<Vec<u8>> = slots
+            .iter()
+            .map(|slot| match slot {
+                Slot::Here(bytes) => bytes.clone(),
+                Slot::There(part) => vec![0; part.bytes as usize],
+            })
+            .collect();
+        let there: Vec<(String, u64)> = slots
+            .iter()
+            .filter_map(|slot| match slot {
+                Slot::Here(_) => None,
+                Slot::There(part) => Some((records_key(part.object), part.offset)),
+            })
+            .collect();
+        let into = slots.iter().zip(&mut values).filter(|(slot, _)| matches!(slot, Slot::There(_)));
+        let mut reads: Vec<_> = there
+            .iter()
+            .zip(into)
+            .map(|((key, offset), (_, into))| Read { key, offset: *offset, into })
+            .collect();
+        self.read(&mut reads, |_| Structure::Record)?;
+        Ok(values)
+    }
+
+    /// Fills all memory.
+    pub(in crate::store) fn read(
+        &self,
+        reads: &mut [Read<'_>],
+        structure: impl Fn(usize) -> Structure,
+    ) -> Result<()> {
+        if reads.is_empty() {
+            return Ok(());
+        }
+        let counts = self.bucket.read(reads)?;
+        for (at, (read, left_bytes)) in reads.iter().zip(counts).enumerate() {
+            let wanted_bytes = read.into.len() as u64;
+            if left_bytes < wanted_bytes {
+                let fault = Fault::Short { wanted_bytes, left_bytes };
+                return Err(Error::Corrupt { structure: structure(at), offset: read.offset, fault });
+            }
+        }
+        Ok(())
+    }
+
+    /// The bucket.
+    pub(in crate::store) fn bucket(&self) -> &dyn Bucket {
+        &*self.bucket
+    }
+
+    pub(super) fn get(&self, records: Records, dkey: &[u8], akey: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.within(None, |tx| tx.get(records, dkey, akey))
+    }
+
+    /// Records that never change: where a root that was read before has them, no other is asked for.
+    pub(in crate::store) fn values(
+        &self,
+        records: Records,
+        keys: &[RecordKey],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let before = self.known().root.clone();
+        let node = match before.map(|(root, _)| self.node(&root, records)) {
+            Some(Ok(node)) => node,
+            // Where it is gone by now, the root is another.
+            Some(Err(error)) if !is_missing(&error) => return Err(error),
+            _ => Arc::default(),
+        };
+        let is_known = keys.iter().all(|key| node.slots.contains_key(key));
+        let node = if is_known { node } else { self.node(&self.root()?.0, records)? };
+        let found: Vec<_> = keys.iter().map(|key| node.slots.get(key).cloned()).collect();
+        let there: Vec<Slot> = found.iter().flatten().cloned().collect();
+        let mut values = self.fetch(&there)?.into_iter();
+        Ok(found.iter().map(|slot| slot.as_ref().and_then(|_| values.next())).collect())
+    }
+
+    /// Does something in a transaction, or in one of its own.
+    pub(super) fn within<T>(
+        &self,
+        tx: Option<&Tx<'_>>,
+        mut body: impl FnMut(&Tx<'_>) -> Result<T>,
+    ) -> Result<T> {
+        match tx {
+            Some(tx) => body(tx),
+            None => self.transact(body),
+        }
+    }
+
+    /// Does what `body` says in one transaction.
+    pub(super) fn transact<T>(&self, mut body: impl FnMut(&Tx<'_>) -> Result<T>) -> Result<T> {
+        for _ in 0..TRIES_MAX {
+            let begun_ns = self.clock.monotonic_ns();
+            let (root, tag) = self.root()?;
+            let made_by = root.made_by;
+            let tx = Tx::begin(self, draw()?, (root, tag));
+            let done = match body(&tx) {
+                // What the root refers to may be swept away when another has replaced it.
+                Err(error) if is_missing(&error) && self.root()?.0.made_by != made_by => continue,
+                done => done?,
+            };
+            let Some(next) = tx.end()? else { return Ok(done) };
+            if self.commit(next, begun_ns)? {
+                return Ok(done);
+            }
+        }
+        Err(Error::Store { source: dolmen_client::Error::Busy })
+    }
+
+    /// Makes the next root the one that is there; not, if there is another than the one that it is to replace.
+    fn commit(&self, next: Next, begun_ns: u64) -> Result<bool> {
+        let Next { number, root, tag, object } = next;
+        if !object.is_empty() {
+            self.bucket.put(vec![Put { key: records_key(number), bytes: IoBuf::from(object) }])?;
+        }
+        if self.clock.monotonic_ns().saturating_sub(begun_ns) > self.lease_ns / 2 {
+            // What it wrote may be swept away before the root refers to it.
+            return Ok(false);
+        }
+        let bytes = root.write()?;
+        let root = Arc::new(root);
+        let replaced = self.bucket.replace(ROOT, tag.as_ref(), bytes);
+        let tag = match replaced {
+            Ok(Some(tag)) => Some(tag),
+            // It may have been done, and the answer lost.
+            other => match self.root() {
+                Ok((there, tag)) if there.made_by == number => tag,
+                Ok(_) => {
+                    other?;
+                    None
+                }
+                Err(error) => {
+                    other?;
+                    return Err(error);
+                }
+            },
+        };
+        let Some(tag) = tag else {
+            // Ignored: the next sweep finds it.
+            let _left = self.bucket.delete(vec![records_key(number)]);
+            return Ok(false);
+        };
+        self.known().root = Some((root, tag));
+        Ok(true)
+    }
+
+    /// All clusters that have groups, and ntuples that have records.
+    pub(super) fn objects(&self) -> Result<Vec<Found>> {
+        let listed = self.bucket.list(CLUSTERS)?;
+        let mut numbers: Vec<u64> = listed.iter().filter_map(|object| cluster_of(&object.key)).collect();
+        numbers.dedup();
+        let (root, _) = self.root()?;
+        let ntuples = root.nodes.keys().filter_map(|records| match records {
+            Records::Ntuple(number) => Some(Named::Ntuple(*number)),
+            Records::Catalogue | Records::Writers => None,
+        });
+        let named = numbers.into_iter().map(Named::Cluster).chain(ntuples);
+        Ok(named.map(|named| Found { named, oid: None }).collect())
+    }
+
+    pub(super) fn free(&self, named: Named) -> Result<()> {
+        match named {
+            Named::Ntuple(number) => self.transact(|tx| tx.remove(Records::Ntuple(number))),
+            Named::Cluster(number) => {
+                let listed = self.bucket.list(&format!("{CLUSTERS}{number:016x}/"))?;
+                Ok(self.bucket.delete(listed.into_iter().map(|object| object.key).collect())?)
+            }
+        }
+    }
+
+    /// Frees what transactions wrote that the root does not refer to, and that is too old for one under way.
+    pub(super) fn sweep(&self) -> Result<()> {
+        let objects = self.bucket.list(RECORDS)?;
+        // What is listed and not referred to afterwards never will be, unless its transaction is under way still.
+        let (root, _) = self.root()?;
+        let mut needed: BTreeSet<u128> = root.nodes.values().map(|part| part.object).collect();
+        for records in root.nodes.keys() {
+            let node = self.node(&root, *records)?;
+            needed.extend(node.slots.values().filter_map(|slot| match slot {
+                Slot::There(part) => Some(part.object),
+                Slot::Here(_) => None,
+            }));
+        }
+        let needed: BTreeSet<String> = needed.into_iter().map(records_key).collect();
+        // The store's own clock says what is old: whoever sweeps may have another.
+        let now_ns = self.bucket.list(ROOT)?.iter().map(|object| object.written_ns).max().unwrap_or(0);
+        let is_old = |written_ns: u64| written_ns.saturating_add(self.lease_ns) < now_ns;
+        let gone =
+            objects.into_iter().filter(|object| is_old(object.written_ns) && !needed.contains(&object.key));
+        let gone: Vec<_> = gone.map(|object| object.key).collect();
+        if gone.is_empty() { Ok(()) } else { Ok(self.bucket.delete(gone)?) }
+    }
+
+    /// Writes a group anew with some bytes changed: objects of buckets are replaced as a whole.
+    pub(super) fn mend(&self, object: u64, group: u32, offset: u64, bytes: &[u8]) -> Result<()> {
+        let (key, structure) = (group_key(object, group), Structure::Group { object, group });
+        let mut whole = match self.bucket.get(&key, None)? {
+            Got::Bytes(whole, _) => whole,
+            Got::None | Got::Same => Vec::new(),
+        };
+        let end = usize::try_from(offset).ok().and_then(|start| start.checked_add(bytes.len()));
+        let too_big =
+            Error::TooBig { structure, offset, bytes: offset, bytes_max: crate::format::PAGE_BYTES_MAX };
+        let end = end.filter(|&end| end as u64 <= crate::format::PAGE_BYTES_MAX).ok_or(too_big)?;
+        if whole.len() < end {
+            whole.resize(end, 0);
+        }
+        whole[end - bytes.len()..end].copy_from_slice(bytes);
+        Ok(self.bucket.put(vec![Put { key, bytes: IoBuf::from(whole) }])?)
+    }
+}
+
+/// The key of what a transaction wrote.
+fn records_key(number: u128) -> String {
+    format!("{RECORDS}{number:032x}")
+}
+
+/// The key of a column group.
+pub(in crate::store) fn group_key(cluster: u64, group: u32) -> String {
+    format!("{CLUSTERS}{cluster:016x}/{group:08x}")
+}
+
+/// The cluster that a key is of.
+fn cluster_of(key: &str) -> Option<u64> {
+    let (number, _) = key.strip_prefix(CLUSTERS)?.split_once('/')?;
+    u64::from_str_radix(number, 16).ok()
+}
+
+/// A number that nobody else has.
+fn draw() -> Result<u128> {
+    let failed = |error| Error::Io { offset: 0, source: std::io::Error::other(error) };
+    let word = || dolmen_env::entropy_u64().map_err(failed);
+    Ok(u128::from(word()?) << 64 | u128::from(word()?))
+}
+
+/// Whether records were not where they have to be.
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::Corrupt { structure: Structure::Record, fault: Fault::Short { .. }, .. })
+}
+
+fn lost() -> Error {
+    Error::Corrupt { structure: Structure::Record, offset: 0, fault: Fault::Reference }
+}

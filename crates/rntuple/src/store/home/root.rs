@@ -1,0 +1,227 @@
+//! What says of a bucket where its records are: the root, and a node for each object with records.
+//!
+//! Invariants: a node, and what its slots refer to, never changes; the root alone does, under the condition that it is the one that was read.
+
+use super::super::place::Records;
+use super::super::record::{Kind, open_packed, seal_packed};
+use crate::error::{Fault, Result, Structure};
+use crate::format::{Builder, Cursor};
+use std::collections::BTreeMap;
+
+/// The longest record that is kept in its node.
+pub(super) const HERE_BYTES_MAX: usize = 256;
+
+/// Bytes of the shortest description of a node, and of a slot.
+const REFERENCE_BYTES: usize = 8 + PART_BYTES;
+const SLOT_BYTES_MIN: usize = 2 + 2 + 2;
+
+/// Bytes of a part.
+const PART_BYTES: usize = 16 + 8 + 4;
+
+/// Kinds of slots. Persistent: never renumber.
+const HERE: u16 = 0;
+const THERE: u16 = 1;
+
+/// Bytes of an object with records, which a transaction wrote.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Part {
+    /// The number that the transaction drew at random.
+    pub(super) object: u128,
+    /// Where in it.
+    pub(super) offset: u64,
+    /// How many bytes.
+    pub(super) bytes: u32,
+}
+
+impl Part {
+    fn read(cursor: &mut Cursor<'_>) -> Result<Self> {
+        let object = u128::from_le_bytes(cursor.array()?);
+        Ok(Self { object, offset: cursor.u64()?, bytes: cursor.u32()? })
+    }
+
+    fn write(&self, builder: &mut Builder) {
+        builder.put(&self.object.to_le_bytes());
+        builder.u64(self.offset);
+        builder.u32(self.bytes);
+    }
+}
+
+/// A state of all records.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Root {
+    /// The transaction that made it.
+    pub(super) made_by: u128,
+    /// The number that is drawn next, but for those that are reserved.
+    pub(super) next_number: u64,
+    /// Where the nodes are of the objects with records.
+    pub(super) nodes: BTreeMap<Records, Part>,
+}
+
+impl Root {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let contents = open_packed(Kind::Root, Structure::Record, bytes)?;
+        let mut cursor = Cursor::new(Structure::Record, &contents);
+        let made_by = u128::from_le_bytes(cursor.array()?);
+        let (next_number, count) = (cursor.u64()?, cursor.u32()? as usize);
+        if count > cursor.remaining() / REFERENCE_BYTES {
+            return Err(cursor.corrupt(Fault::Length));
+        }
+        let mut nodes = BTreeMap::new();
+        for _ in 0..count {
+            let records = Records::numbered(cursor.u64()?);
+            nodes.insert(records, Part::read(&mut cursor)?);
+        }
+        if cursor.remaining() > 0 {
+            return Err(cursor.corrupt(Fault::Length));
+        }
+        Ok(Self { made_by, next_number, nodes })
+    }
+
+    pub(super) fn write(&self) -> Result<Vec<u8>> {
+        let mut builder = Builder::default();
+        builder.put(&self.made_by.to_le_bytes());
+        builder.u64(self.next_number);
+        builder.u32(u32::try_from(self.nodes.len()).expect("there are fewer ntuples"));
+        for (records, part) in &self.nodes {
+            builder.u64(records.number());
+            part.write(&mut builder);
+        }
+        seal_packed(Kind::Root, &builder.finish())
+    }
+}
+
+/// Where a record is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Slot {
+    /// Here.
+    Here(Vec<u8>),
+    /// In an object with records.
+    There(Part),
+}
+
+/// The dkey and the akey of a record.
+pub(super) type RecordKey = (Vec<u8>, Vec<u8>);
+
+/// The records of an object.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Node {
+    pub(super) slots: BTreeMap<RecordKey, Slot>,
+}
+
+impl Node {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let contents = open_packed(Kind::Node, Structure::Record, bytes)?;
+        let mut cursor = Cursor::new(Structure::Record, &contents);
+        let count = cursor.u32()? as usize;
+        if count > cursor.remaining() / SLOT_BYTES_MIN {
+            return Err(cursor.corrupt(Fault::Length));
+        }
+        let mut slots = BTreeMap::new();
+        for _ in 0..count {
+            let (dkey, akey) = (text(&mut cursor)?, text(&mut cursor)?);
+            let start = cursor;
+            let slot = match cursor.u16()? {
+                HERE => Slot::Here(text(&mut cursor)?),
+                THERE => Slot::There(Part::read(&mut cursor)?),
+                _ => return Err(start.corrupt(Fault::Value)),
+            };
+            slots.insert((dkey, akey), slot);
+        }
+        if cursor.remaining() > 0 {
+            return Err(cursor.corrupt(Fault::Length));
+        }
+        Ok(Self { slots })
+    }
+
+    pub(super) fn write(&self) -> Result<Vec<u8>> {
+        let mut builder = Builder::default();
+        builder.u32(u32::try_from(self.slots.len()).expect("there are fewer records"));
+        for ((dkey, akey), slot) in &self.slots {
+            put_text(&mut builder, dkey);
+            put_text(&mut builder, akey);
+            match slot {
+                Slot::Here(bytes) => {
+                    builder.u16(HERE);
+                    put_text(&mut builder, bytes);
+                }
+                Slot::There(part) => {
+                    builder.u16(THERE);
+                    part.write(&mut builder);
+                }
+            }
+        }
+        seal_packed(Kind::Node, &builder.finish())
+    }
+
+    /// All dkeys with records.
+    pub(super) fn dkeys(&self) -> Vec<Vec<u8>> {
+        let mut dkeys: Vec<_> = self.slots.keys().map(|(dkey, _)| dkey.clone()).collect();
+        dkeys.dedup();
+        dkeys
+    }
+
+    /// All akeys with records of a dkey.
+    pub(super) fn akeys(&self, dkey: &[u8]) -> Vec<Vec<u8>> {
+        let of_dkey =
+            self.slots.range((dkey.to_vec(), Vec::new())..).take_while(|((other, _), _)| other == dkey);
+        of_dkey.map(|((_, akey), _)| akey.clone()).collect()
+    }
+}
+
+fn text(cursor: &mut Cursor<'_>) -> Result<Vec<u8>> {
+    let bytes = usize::from(cursor.u16()?);
+    Ok(cursor.take(bytes)?.to_vec())
+}
+
+/// # Panics
+/// If it has 64 KiB or more: keys and what is kept in nodes have fewer.
+fn put_text(builder: &mut Builder, bytes: &[u8]) {
+    builder.u16(u16::try_from(bytes.len()).expect("keys and short records are shorter"));
+    builder.put(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> Root {
+        let part = Part { object: 7 << 64 | 8, offset: 9, bytes: 10 };
+        let nodes = [(Records::Catalogue, part), (Records::Ntuple(5), part)].into();
+        Root { made_by: 3 << 64 | 4, next_number: 70, nodes }
+    }
+
+    fn node() -> Node {
+        let slot = |dkey: &[u8], akey: &[u8], slot| ((dkey.to_vec(), akey.to_vec()), slot);
+        let there = Slot::There(Part { object: 1, offset: 2, bytes: 300 });
+        Node {
+            slots: [
+                slot(b"a", b"x", Slot::Here(b"short".to_vec())),
+                slot(b"a", b"y", there.clone()),
+                slot(b"b", b"x", there),
+            ]
+            .into(),
+        }
+    }
+
+    #[test]
+    fn roots_and_nodes_are_read_as_they_were_written_and_refused_where_they_are_damaged() {
+        assert_eq!(Root::read(&root().write().unwrap()).unwrap(), root());
+        assert_eq!(Node::read(&node().write().unwrap()).unwrap(), node());
+        for bytes in [root().write().unwrap(), node().write().unwrap()] {
+            for at in 0..bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 0x40;
+                assert!(Root::read(&damaged).is_err() && Node::read(&damaged).is_err(), "{at}");
+                assert!(Root::read(&bytes[..at]).is_err() && Node::read(&bytes[..at]).is_err(), "{at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_lists_dkeys_once_and_akeys_of_one_dkey() {
+        assert_eq!(node().dkeys(), [b"a".to_vec(), b"b".to_vec()]);
+        assert_eq!(node().akeys(b"a"), [b"x".to_vec(), b"y".to_vec()]);
+        assert_eq!(node().akeys(b"b"), [b"x".to_vec()]);
+        assert!(node().akeys(b"c").is_empty());
+    }
+}
