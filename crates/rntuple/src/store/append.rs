@@ -21,7 +21,7 @@ use crate::source::Source;
 use dolmen_client::{IoBuf, ObjectClass};
 use std::collections::BTreeSet;
 
-/// Appends clusters to a stored ntuple. What it has put is in the container at once, and part of the ntuple with
+/// Appends clusters to a stored ntuple. What it has put is on its way at once, and part of the ntuple with
 /// [`commit`](Self::commit); what is never committed is freed by [`Store::collect`](super::Store::collect).
 ///
 /// Others may append at the same time, from here or elsewhere.
@@ -67,7 +67,7 @@ impl Appender {
         self.writing.measures = measures;
     }
 
-    /// Puts a cluster into the container.
+    /// Puts a cluster into the store.
     ///
     /// # Errors
     /// [`Error::OtherSchema`]; [`Error::Corrupt`] for a page that is not what its checksum says, or of other elements than entries;

@@ -11,6 +11,7 @@ mod read;
 mod root;
 mod store;
 mod store_append;
+mod store_bucket;
 mod store_columns;
 mod store_crash;
 mod store_power;

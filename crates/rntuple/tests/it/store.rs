@@ -42,7 +42,7 @@ proptest! {
         let (bytes, anchor) = file(&of, &values, how);
         let source = Memory::new(bytes.into());
         let ntuple = Ntuple::open(source.clone(), &anchor).unwrap();
-        let world = World::new();
+        let world = World::any();
         let store = world.store();
         let options = CreateOptions { group_bytes, ..CreateOptions::default() };
         let version = store.import("events", &ntuple, &options).unwrap();
@@ -63,27 +63,28 @@ proptest! {
 
 #[test]
 fn another_store_of_the_same_container_reads_what_was_imported_from_a_store() {
-    let world = World::new();
-    let of = Type::List(ColumnKind::SplitIndex64, Box::new(Type::Number(ColumnKind::Int32)));
-    let values = values_of(&of, 20, &mut numbers(1));
-    let (bytes, anchor) = file(&of, &values, SMALL);
-    let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
-    let mut told = Vec::new();
-    let options = CreateOptions::default();
-    world.store().import_telling("first", &ntuple, &options, |entries| told.push(entries)).unwrap();
-    assert_eq!(told, [7, 14, 20]);
-    let first = world.another().open("first", When::Now).unwrap();
-    world.another().import("second", &first, &CreateOptions::default()).unwrap();
-    let second = world.store().open("second", When::Now).unwrap();
-    assert_eq!(&*second.header().name, "second");
-    let entries = Entries { first: 0, end: 20 };
-    assert_eq!(second.read(&[0], entries).unwrap(), ntuple.read(&[0], entries).unwrap());
-    let names: Vec<_> = world.store().list().unwrap().into_iter().map(|listed| listed.name).collect();
-    assert_eq!(names, ["first".into(), "second".into()]);
-    let again = world.store().import("second", &first, &CreateOptions::default());
-    assert!(matches!(again, Err(Error::Exists { name }) if &*name == "second"));
-    let none = world.store().open("third", When::Now).err();
-    assert!(matches!(none, Some(Error::NoNtuple { others, .. }) if others.len() == 2));
+    World::each(|world| {
+        let of = Type::List(ColumnKind::SplitIndex64, Box::new(Type::Number(ColumnKind::Int32)));
+        let values = values_of(&of, 20, &mut numbers(1));
+        let (bytes, anchor) = file(&of, &values, SMALL);
+        let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
+        let mut told = Vec::new();
+        let options = CreateOptions::default();
+        world.store().import_telling("first", &ntuple, &options, |entries| told.push(entries)).unwrap();
+        assert_eq!(told, [7, 14, 20]);
+        let first = world.another().open("first", When::Now).unwrap();
+        world.another().import("second", &first, &CreateOptions::default()).unwrap();
+        let second = world.store().open("second", When::Now).unwrap();
+        assert_eq!(&*second.header().name, "second");
+        let entries = Entries { first: 0, end: 20 };
+        assert_eq!(second.read(&[0], entries).unwrap(), ntuple.read(&[0], entries).unwrap());
+        let names: Vec<_> = world.store().list().unwrap().into_iter().map(|listed| listed.name).collect();
+        assert_eq!(names, ["first".into(), "second".into()]);
+        let again = world.store().import("second", &first, &CreateOptions::default());
+        assert!(matches!(again, Err(Error::Exists { name }) if &*name == "second"));
+        let none = world.store().open("third", When::Now).err();
+        assert!(matches!(none, Some(Error::NoNtuple { others, .. }) if others.len() == 2));
+    });
 }
 
 #[test]
@@ -96,74 +97,77 @@ fn a_damaged_page_is_not_imported() {
     let dolmen_rntuple::format::locator::Locator::File { offset, .. } = page.locator else { panic!() };
     bytes[usize::try_from(offset).unwrap()] ^= 1;
     let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
-    let world = World::new();
-    let found = world.store().import("events", &ntuple, &CreateOptions::default());
-    let structure = Structure::Page { column: 0 };
-    assert!(
-        matches!(found, Err(Error::Corrupt { structure: s, fault: Fault::Checksum, .. }) if s == structure)
-    );
-    assert!(world.store().list().unwrap().is_empty());
+    World::each(|world| {
+        let found = world.store().import("events", &ntuple, &CreateOptions::default());
+        let structure = Structure::Page { column: 0 };
+        assert!(
+            matches!(found, Err(Error::Corrupt { structure: s, fault: Fault::Checksum, .. }) if s == structure)
+        );
+        assert!(world.store().list().unwrap().is_empty());
+    });
 }
 
 #[test]
 fn many_columns_are_few_requests_and_one_page_is_read_alone() {
-    let world = World::new();
-    let fields: Vec<_> = (0..300).map(|number| format!("f{number}")).collect();
-    let fields: Vec<_> = fields.iter().map(|name| (&**name, ColumnKind::Int32)).collect();
-    let header = header("wide", &fields);
-    let options = CreateOptions { group_bytes: 8 << 10, ..CreateOptions::default() };
-    let stored = world.store().create(&header, &options).unwrap();
-    let mut appender = stored.append().unwrap();
-    let mix = |at: i32| at.wrapping_mul(-1_640_531_535);
-    for cluster in 0..4 {
-        let columns: Vec<_> =
-            (0..300).map(|column| ints((0..100).map(|at| mix(cluster * 100 + at + column)))).collect();
-        appender.push(&sealed(&header.schema, 0, 100, &columns, 25)).unwrap();
-    }
-    appender.commit().unwrap();
-    let ntuple = stored.open(When::Now).unwrap();
-    let asked = || ntuple.source().asked();
-    let fields: Vec<_> = ntuple.top_fields().collect();
-    let all = ntuple.read(&fields, Entries { first: 0, end: 400 }).unwrap();
-    assert_eq!(all.len(), 300);
-    let of_all = asked();
-    // 123 KB of a cluster are in groups of 6.5 to 8 KiB.
-    assert!(of_all.page_requests <= 4 * 20, "{of_all:?}");
-    assert!(of_all.page_requests >= 4 * 15, "{of_all:?}");
-    assert_eq!(of_all.round_trips, 3, "header with footer, list, pages");
-    ntuple.read(&fields[100..110], Entries { first: 0, end: 400 }).unwrap();
-    let of_some = asked();
-    assert!(of_some.page_requests - of_all.page_requests <= 4 * 2, "{of_some:?}");
-    ntuple.read(&fields[7..8], Entries { first: 130, end: 131 }).unwrap();
-    let of_one = asked();
-    assert_eq!(of_one.page_requests - of_some.page_requests, 1);
-    assert!(of_one.page_bytes - of_some.page_bytes <= 25 * 4 + 8 + 9, "{of_one:?}");
-    assert_eq!(all_ints(&ntuple, "f9")[399], mix(399 + 9));
+    World::each(|world| {
+        let fields: Vec<_> = (0..300).map(|number| format!("f{number}")).collect();
+        let fields: Vec<_> = fields.iter().map(|name| (&**name, ColumnKind::Int32)).collect();
+        let header = header("wide", &fields);
+        let options = CreateOptions { group_bytes: 8 << 10, ..CreateOptions::default() };
+        let stored = world.store().create(&header, &options).unwrap();
+        let mut appender = stored.append().unwrap();
+        let mix = |at: i32| at.wrapping_mul(-1_640_531_535);
+        for cluster in 0..4 {
+            let columns: Vec<_> =
+                (0..300).map(|column| ints((0..100).map(|at| mix(cluster * 100 + at + column)))).collect();
+            appender.push(&sealed(&header.schema, 0, 100, &columns, 25)).unwrap();
+        }
+        appender.commit().unwrap();
+        let ntuple = stored.open(When::Now).unwrap();
+        let asked = || ntuple.source().asked();
+        let fields: Vec<_> = ntuple.top_fields().collect();
+        let all = ntuple.read(&fields, Entries { first: 0, end: 400 }).unwrap();
+        assert_eq!(all.len(), 300);
+        let of_all = asked();
+        // 123 KB of a cluster are in groups of 6.5 to 8 KiB.
+        assert!(of_all.page_requests <= 4 * 20, "{of_all:?}");
+        assert!(of_all.page_requests >= 4 * 15, "{of_all:?}");
+        assert_eq!(of_all.round_trips, 3, "header with footer, list, pages");
+        ntuple.read(&fields[100..110], Entries { first: 0, end: 400 }).unwrap();
+        let of_some = asked();
+        assert!(of_some.page_requests - of_all.page_requests <= 4 * 2, "{of_some:?}");
+        ntuple.read(&fields[7..8], Entries { first: 130, end: 131 }).unwrap();
+        let of_one = asked();
+        assert_eq!(of_one.page_requests - of_some.page_requests, 1);
+        assert!(of_one.page_bytes - of_some.page_bytes <= 25 * 4 + 8 + 9, "{of_one:?}");
+        assert_eq!(all_ints(&ntuple, "f9")[399], mix(399 + 9));
+    });
 }
 
 #[test]
 fn nested_columns_of_whole_clusters_are_one_request_of_each_group() {
-    let world = World::new();
-    let inner = Type::List(ColumnKind::Index32, Box::new(Type::Number(ColumnKind::Int16)));
-    let of = Type::Record(vec![
-        Type::List(ColumnKind::SplitIndex64, Box::new(inner)),
-        Type::Text(ColumnKind::Index32),
-        Type::Number(ColumnKind::Int64),
-    ]);
-    let values = values_of(&of, 28, &mut numbers(5));
-    let (bytes, anchor) = file(&of, &values, SMALL);
-    let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
-    world.store().import("events", &ntuple, &CreateOptions::default()).unwrap();
-    let stored = world.store().open("events", When::Now).unwrap();
-    let all = Entries { first: 0, end: 28 };
-    assert_eq!(stored.read(&[0], all).unwrap(), ntuple.read(&[0], all).unwrap());
-    let asked = stored.source().asked();
-    assert_eq!((asked.page_requests, asked.round_trips), (4, 3), "four clusters of one group each");
-    // Of a part of a cluster only what is wanted is fetched, level by level.
-    let part = Entries { first: 3, end: 5 };
-    assert_eq!(stored.read(&[0], part).unwrap(), ntuple.read(&[0], part).unwrap());
-    assert_eq!(stored.source().asked().page_requests, 4 + 3);
-    // The same field twice is the same pages twice.
-    assert_eq!(stored.read(&[0, 0], all).unwrap(), ntuple.read(&[0, 0], all).unwrap());
-    assert_eq!(stored.source().asked().page_requests, 4 + 3 + 4);
+    World::each(|world| {
+        let inner = Type::List(ColumnKind::Index32, Box::new(Type::Number(ColumnKind::Int16)));
+        let of = Type::Record(vec![
+            Type::List(ColumnKind::SplitIndex64, Box::new(inner)),
+            Type::Text(ColumnKind::Index32),
+            Type::Number(ColumnKind::Int64),
+        ]);
+        let values = values_of(&of, 28, &mut numbers(5));
+        let (bytes, anchor) = file(&of, &values, SMALL);
+        let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
+        world.store().import("events", &ntuple, &CreateOptions::default()).unwrap();
+        let stored = world.store().open("events", When::Now).unwrap();
+        let all = Entries { first: 0, end: 28 };
+        assert_eq!(stored.read(&[0], all).unwrap(), ntuple.read(&[0], all).unwrap());
+        let asked = stored.source().asked();
+        assert_eq!((asked.page_requests, asked.round_trips), (4, 3), "four clusters of one group each");
+        // Of a part of a cluster only what is wanted is fetched, level by level.
+        let part = Entries { first: 3, end: 5 };
+        assert_eq!(stored.read(&[0], part).unwrap(), ntuple.read(&[0], part).unwrap());
+        assert_eq!(stored.source().asked().page_requests, 4 + 3);
+        // The same field twice is the same pages twice.
+        assert_eq!(stored.read(&[0, 0], all).unwrap(), ntuple.read(&[0, 0], all).unwrap());
+        assert_eq!(stored.source().asked().page_requests, 4 + 3 + 4);
+    });
 }

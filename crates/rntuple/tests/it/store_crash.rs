@@ -3,7 +3,7 @@
 use crate::made::{How, Type, file};
 use crate::read::{numbers, values_of};
 use crate::store_append::{cluster, two_columns};
-use crate::store_world::{LEASE_NS, World, all_ints};
+use crate::store_world::{KINDS, Kind, LEASE_NS, World, all_ints};
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::ColumnKind;
 use dolmen_rntuple::store::{CreateOptions, When};
@@ -16,12 +16,21 @@ fn at_each_request<T>(
     act: impl Fn(&World, &T) -> Result<()>,
     look: impl Fn(&World, &T, bool),
 ) -> i64 {
+    KINDS.into_iter().map(|kind| at_each_request_of(kind, &begin, &act, &look)).min().unwrap()
+}
+
+fn at_each_request_of<T>(
+    kind: Kind,
+    begin: impl Fn(&World) -> T,
+    act: impl Fn(&World, &T) -> Result<()>,
+    look: impl Fn(&World, &T, bool),
+) -> i64 {
     for count in 0.. {
-        let world = World::new();
+        let world = World::of(kind);
         let begun = begin(&world);
-        world.cut.after(count);
+        world.faults.after(count);
         let done = act(&world, &begun);
-        let was_cut = world.cut.heal();
+        let was_cut = world.faults.heal();
         assert!(was_cut || done.is_ok(), "{:?}", done.err());
         look(&world, &begun, done.is_ok());
         if !was_cut {

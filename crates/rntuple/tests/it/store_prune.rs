@@ -75,7 +75,7 @@ proptest! {
         rows in prop::collection::vec((float(), -3_i32..4), 1..60), of_a_page in 1_usize..6, of_a_cluster in 1_usize..20,
         conditions in conditions(), range in any::<(prop::sample::Index, prop::sample::Index)>(),
     ) {
-        let world = World::new();
+        let world = World::any();
         let header = header("events", &[("x", ColumnKind::SplitReal64), ("n", ColumnKind::Int32)]);
         let stored = world.store().create(&header, &CreateOptions::default()).unwrap();
         let mut appender = stored.append().unwrap();
@@ -102,40 +102,41 @@ proptest! {
 
 #[test]
 fn what_cannot_match_is_not_fetched() {
-    let world = World::new();
-    let header = header("events", &[("x", ColumnKind::Real64), ("n", ColumnKind::Int32)]);
-    let options = CreateOptions { group_bytes: 4 << 10, ..CreateOptions::default() };
-    let stored = world.store().create(&header, &options).unwrap();
-    let mut appender = stored.append().unwrap();
-    let mix = |at: i32| at.wrapping_mul(-1_640_531_535);
-    for cluster in 0..10 {
-        let range = cluster * 1000..cluster * 1000 + 1000;
-        let columns = [doubles(range.clone().map(f64::from)), ints(range.map(mix))];
-        appender.push(&sealed(&header.schema, 0, 1000, &columns, 100)).unwrap();
-    }
-    appender.commit().unwrap();
-    let conditions = [
-        condition("x", Compare::GreaterOrEqual, Number::Signed(4250)),
-        condition("x", Compare::Less, Number::Float(4350.0)),
-    ];
-    let all = Entries { first: 0, end: 10_000 };
-    let full = stored.open(When::Now).unwrap();
-    let wanted = filtered(&full, &conditions, &[all]);
-    let pruned = stored.open(When::Now).unwrap();
-    let ranges = pruned.prune(&conditions, all).unwrap();
-    assert_eq!(ranges, [Entries { first: 4200, end: 4400 }]);
-    let before = pruned.source().asked();
-    assert_eq!((before.page_requests, before.page_bytes), (0, 0));
-    assert_eq!(filtered(&pruned, &conditions, &ranges), wanted);
-    assert_eq!(wanted.len(), 100);
-    let (of_full, of_pruned) = (full.source().asked(), pruned.source().asked());
-    assert!(of_full.page_requests >= 20 && of_pruned.page_requests <= 2, "{of_full:?}, {of_pruned:?}");
-    assert!(of_pruned.page_bytes * 15 < of_full.page_bytes, "{of_full:?}, {of_pruned:?}");
-    pruned.prune(&conditions, all).unwrap();
-    assert_eq!(pruned.source().asked(), of_pruned, "what is known of pages is read once");
-    let none = condition("x", Compare::Greater, Number::Unsigned(10_000));
-    assert_eq!(pruned.prune(&[none], all).unwrap(), []);
-    assert_eq!(pruned.prune(&[], all).unwrap(), [all]);
+    World::each(|world| {
+        let header = header("events", &[("x", ColumnKind::Real64), ("n", ColumnKind::Int32)]);
+        let options = CreateOptions { group_bytes: 4 << 10, ..CreateOptions::default() };
+        let stored = world.store().create(&header, &options).unwrap();
+        let mut appender = stored.append().unwrap();
+        let mix = |at: i32| at.wrapping_mul(-1_640_531_535);
+        for cluster in 0..10 {
+            let range = cluster * 1000..cluster * 1000 + 1000;
+            let columns = [doubles(range.clone().map(f64::from)), ints(range.map(mix))];
+            appender.push(&sealed(&header.schema, 0, 1000, &columns, 100)).unwrap();
+        }
+        appender.commit().unwrap();
+        let conditions = [
+            condition("x", Compare::GreaterOrEqual, Number::Signed(4250)),
+            condition("x", Compare::Less, Number::Float(4350.0)),
+        ];
+        let all = Entries { first: 0, end: 10_000 };
+        let full = stored.open(When::Now).unwrap();
+        let wanted = filtered(&full, &conditions, &[all]);
+        let pruned = stored.open(When::Now).unwrap();
+        let ranges = pruned.prune(&conditions, all).unwrap();
+        assert_eq!(ranges, [Entries { first: 4200, end: 4400 }]);
+        let before = pruned.source().asked();
+        assert_eq!((before.page_requests, before.page_bytes), (0, 0));
+        assert_eq!(filtered(&pruned, &conditions, &ranges), wanted);
+        assert_eq!(wanted.len(), 100);
+        let (of_full, of_pruned) = (full.source().asked(), pruned.source().asked());
+        assert!(of_full.page_requests >= 20 && of_pruned.page_requests <= 2, "{of_full:?}, {of_pruned:?}");
+        assert!(of_pruned.page_bytes * 15 < of_full.page_bytes, "{of_full:?}, {of_pruned:?}");
+        pruned.prune(&conditions, all).unwrap();
+        assert_eq!(pruned.source().asked(), of_pruned, "what is known of pages is read once");
+        let none = condition("x", Compare::Greater, Number::Unsigned(10_000));
+        assert_eq!(pruned.prune(&[none], all).unwrap(), []);
+        assert_eq!(pruned.prune(&[], all).unwrap(), [all]);
+    });
 }
 
 #[test]
@@ -159,22 +160,26 @@ fn lengths_of_collections_are_asked_for_and_what_has_not_one_number_is_refused()
     };
     let (bytes, anchor) = file(&of, &values, how);
     let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
-    let world = World::new();
-    world.store().import("events", &ntuple, &CreateOptions::default()).unwrap();
-    let stored = world.store().open("events", When::Now).unwrap();
-    let all = Entries { first: 0, end: 40 };
-    let long = condition("field._0", Compare::GreaterOrEqual, Number::Signed(8));
-    assert_eq!(stored.prune(core::slice::from_ref(&long), all).unwrap(), [Entries { first: 30, end: 40 }]);
-    let none = condition("field._0", Compare::Equal, Number::Signed(0));
-    assert_eq!(stored.prune(&[none], all).unwrap(), [Entries { first: 0, end: 4 }]);
-    for name in ["field", "field._0._0", "field._1"] {
-        let found = stored.prune(&[condition(name, Compare::Less, Number::Signed(1))], all);
-        assert!(matches!(found, Err(Error::NotFlat { name: n }) if &*n == name));
-    }
-    let found = stored.prune(&[condition("none", Compare::Less, Number::Signed(1))], all);
-    assert!(matches!(found, Err(Error::NoField { .. })));
-    let blind = CreateOptions { measures: false, ..CreateOptions::default() };
-    world.store().import("blind", &ntuple, &blind).unwrap();
-    let stored = world.store().open("blind", When::Now).unwrap();
-    assert_eq!(stored.prune(&[long], all).unwrap(), [all], "what is not known may match");
+    World::each(|world| {
+        world.store().import("events", &ntuple, &CreateOptions::default()).unwrap();
+        let stored = world.store().open("events", When::Now).unwrap();
+        let all = Entries { first: 0, end: 40 };
+        let long = condition("field._0", Compare::GreaterOrEqual, Number::Signed(8));
+        assert_eq!(
+            stored.prune(core::slice::from_ref(&long), all).unwrap(),
+            [Entries { first: 30, end: 40 }]
+        );
+        let none = condition("field._0", Compare::Equal, Number::Signed(0));
+        assert_eq!(stored.prune(&[none], all).unwrap(), [Entries { first: 0, end: 4 }]);
+        for name in ["field", "field._0._0", "field._1"] {
+            let found = stored.prune(&[condition(name, Compare::Less, Number::Signed(1))], all);
+            assert!(matches!(found, Err(Error::NotFlat { name: n }) if &*n == name));
+        }
+        let found = stored.prune(&[condition("none", Compare::Less, Number::Signed(1))], all);
+        assert!(matches!(found, Err(Error::NoField { .. })));
+        let blind = CreateOptions { measures: false, ..CreateOptions::default() };
+        world.store().import("blind", &ntuple, &blind).unwrap();
+        let stored = world.store().open("blind", When::Now).unwrap();
+        assert_eq!(stored.prune(&[long], all).unwrap(), [all], "what is not known may match");
+    });
 }

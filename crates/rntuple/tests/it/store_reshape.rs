@@ -3,7 +3,7 @@
 use crate::made::{How, Type, file};
 use crate::read::{hows, numbers, types, values_of};
 use crate::store_append::{cluster, two_columns};
-use crate::store_world::{LEASE_NS, World, add, all_ints, ints, sealed};
+use crate::store_world::{KINDS, LEASE_NS, World, add, all_ints, ints, sealed};
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::{Alias, ColumnKind, Field};
 use dolmen_rntuple::store::{Collected, CreateOptions, Made, Stored, When};
@@ -38,7 +38,7 @@ proptest! {
         let values = values_of(&of, 30, &mut numbers(seed));
         let (bytes, anchor) = file(&of, &values, how);
         let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
-        let world = World::new();
+        let world = World::any();
         world.store().import("events", &ntuple, &CreateOptions::default()).unwrap();
         let stored = world.store().ntuple("events").unwrap();
         let all = Entries { first: 0, end: 30 };
@@ -68,197 +68,212 @@ proptest! {
 
 #[test]
 fn one_large_cluster_is_made_of_small_ones_also_of_several_families() {
-    let world = World::new();
-    let stored = two_columns(&world);
-    let mut appender = stored.append().unwrap();
-    for at in 0..100 {
-        appender.push(&cluster(&stored, at * 5)).unwrap();
-    }
-    appender.commit().unwrap();
-    let mut schema = stored.open(When::Now).unwrap().header().schema.clone();
-    add(&mut schema, &[("c", ColumnKind::Int32)]);
-    let mut adder = stored.add_columns(&schema).unwrap();
-    for at in 0..100 {
-        adder.push(&sealed(&schema, 2, 5, &[ints(at * 5..at * 5 + 5)], 5)).unwrap();
-    }
-    adder.commit().unwrap();
-    // From the middle of the first list into the second.
-    let done = stored.reshape(100, 3000, &options(1 << 20, 1 << 20)).unwrap().unwrap();
-    assert_eq!((done.entries.first, done.clusters_before, done.clusters_after), (100, 50, 1));
-    assert_eq!(done.version.cluster_count, 51);
-    let ntuple = stored.open(When::Now).unwrap();
-    for name in ["a", "c"] {
-        assert_eq!(all_ints(&ntuple, name), (0..500).collect::<Vec<_>>());
-    }
-    let elements: Vec<_> =
-        ntuple.all_clusters().unwrap().iter().map(|cluster| cluster.pages.columns[2].first_element).collect();
-    assert_eq!(elements[19..22], [Some(95), Some(100), Some(350)]);
-    reshape_all(&stored, u64::MAX, &options(100, 1 << 20));
-    assert_eq!(stored.version(When::Now).unwrap().cluster_count, 1);
-    let mut appender = stored.append().unwrap();
-    let columns = [ints(500..505), ints(0..5), ints(500..505)];
-    appender.push(&sealed(&schema, 0, 5, &columns, 5)).unwrap();
-    appender.commit().unwrap();
-    let ntuple = stored.open(When::Now).unwrap();
-    for name in ["a", "c"] {
-        assert_eq!(all_ints(&ntuple, name), (0..505).collect::<Vec<_>>());
-    }
-    assert_eq!(ntuple.all_clusters().unwrap()[1].pages.columns[2].first_element, Some(500));
+    World::each(|world| {
+        let stored = two_columns(&world);
+        let mut appender = stored.append().unwrap();
+        for at in 0..100 {
+            appender.push(&cluster(&stored, at * 5)).unwrap();
+        }
+        appender.commit().unwrap();
+        let mut schema = stored.open(When::Now).unwrap().header().schema.clone();
+        add(&mut schema, &[("c", ColumnKind::Int32)]);
+        let mut adder = stored.add_columns(&schema).unwrap();
+        for at in 0..100 {
+            adder.push(&sealed(&schema, 2, 5, &[ints(at * 5..at * 5 + 5)], 5)).unwrap();
+        }
+        adder.commit().unwrap();
+        // From the middle of the first list into the second.
+        let done = stored.reshape(100, 3000, &options(1 << 20, 1 << 20)).unwrap().unwrap();
+        assert_eq!((done.entries.first, done.clusters_before, done.clusters_after), (100, 50, 1));
+        assert_eq!(done.version.cluster_count, 51);
+        let ntuple = stored.open(When::Now).unwrap();
+        for name in ["a", "c"] {
+            assert_eq!(all_ints(&ntuple, name), (0..500).collect::<Vec<_>>());
+        }
+        let elements: Vec<_> = ntuple
+            .all_clusters()
+            .unwrap()
+            .iter()
+            .map(|cluster| cluster.pages.columns[2].first_element)
+            .collect();
+        assert_eq!(elements[19..22], [Some(95), Some(100), Some(350)]);
+        reshape_all(&stored, u64::MAX, &options(100, 1 << 20));
+        assert_eq!(stored.version(When::Now).unwrap().cluster_count, 1);
+        let mut appender = stored.append().unwrap();
+        let columns = [ints(500..505), ints(0..5), ints(500..505)];
+        appender.push(&sealed(&schema, 0, 5, &columns, 5)).unwrap();
+        appender.commit().unwrap();
+        let ntuple = stored.open(When::Now).unwrap();
+        for name in ["a", "c"] {
+            assert_eq!(all_ints(&ntuple, name), (0..505).collect::<Vec<_>>());
+        }
+        assert_eq!(ntuple.all_clusters().unwrap()[1].pages.columns[2].first_element, Some(500));
+    });
 }
 
 #[test]
 fn who_appends_and_who_reshapes_at_the_same_time_lose_nothing() {
-    let world = World::new();
-    let stored = two_columns(&world);
-    let mut appender = stored.append().unwrap();
-    for at in 0..20 {
-        appender.push(&cluster(&stored, at * 5)).unwrap();
-    }
-    appender.commit().unwrap();
-    let begin = Barrier::new(3);
-    dolmen_env::scope(|scope| {
-        for _ in 0..2 {
+    World::each(|world| {
+        let stored = two_columns(&world);
+        let mut appender = stored.append().unwrap();
+        for at in 0..20 {
+            appender.push(&cluster(&stored, at * 5)).unwrap();
+        }
+        appender.commit().unwrap();
+        let begin = Barrier::new(3);
+        dolmen_env::scope(|scope| {
+            for _ in 0..2 {
+                let (stored, begin) = (world.another().ntuple("events").unwrap(), &begin);
+                scope.spawn(move || {
+                    begin.wait();
+                    let mut first = 0;
+                    while first < 100 {
+                        match stored.reshape(first, 100, &options(16, 80)) {
+                            Ok(done) => first = done.unwrap().entries.end,
+                            Err(Error::Changed { .. }) => {}
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                });
+            }
             let (stored, begin) = (world.another().ntuple("events").unwrap(), &begin);
             scope.spawn(move || {
+                let mut appender = stored.append().unwrap();
                 begin.wait();
-                let mut first = 0;
-                while first < 100 {
-                    match stored.reshape(first, 100, &options(16, 80)) {
-                        Ok(done) => first = done.unwrap().entries.end,
-                        Err(Error::Changed { .. }) => {}
-                        Err(other) => panic!("{other}"),
-                    }
+                for at in 20..30 {
+                    appender.push(&cluster(&stored, at * 5)).unwrap();
+                    appender.commit().unwrap();
                 }
             });
-        }
-        let (stored, begin) = (world.another().ntuple("events").unwrap(), &begin);
-        scope.spawn(move || {
-            let mut appender = stored.append().unwrap();
-            begin.wait();
-            for at in 20..30 {
-                appender.push(&cluster(&stored, at * 5)).unwrap();
-                appender.commit().unwrap();
-            }
         });
+        let ntuple = stored.open(When::Now).unwrap();
+        assert_eq!(all_ints(&ntuple, "a"), (0..150).collect::<Vec<_>>());
+        assert_eq!(all_ints(&ntuple, "b"), (0..150).map(|at| -at).collect::<Vec<_>>());
     });
-    let ntuple = stored.open(When::Now).unwrap();
-    assert_eq!(all_ints(&ntuple, "a"), (0..150).collect::<Vec<_>>());
-    assert_eq!(all_ints(&ntuple, "b"), (0..150).map(|at| -at).collect::<Vec<_>>());
 }
 
 #[test]
 fn clusters_that_others_have_replaced_meanwhile_are_not_replaced() {
-    let world = World::new();
-    let stored = two_columns(&world);
-    let mut appender = stored.append().unwrap();
-    for at in 0..4 {
-        appender.push(&cluster(&stored, at * 5)).unwrap();
-    }
-    appender.commit().unwrap();
-    let other = world.another().ntuple("events").unwrap();
-    world.cut.before_commit(move || {
-        other.reshape(5, 1, &options(16, 20)).unwrap().unwrap();
-    });
-    let found = stored.reshape(0, u64::MAX, &options(40, 80));
-    assert!(matches!(found, Err(Error::Changed { first: 0, end: 20 })), "{found:?}");
-    let clusters = |stored: &Stored| stored.version(When::Now).unwrap().cluster_count;
-    assert_eq!(clusters(&stored), 5, "the second has become two");
-    // What is changed behind it is not in its way.
-    let other = world.another().ntuple("events").unwrap();
-    world.cut.before_commit(move || {
-        other.reshape(10, u64::MAX, &options(40, 80)).unwrap().unwrap();
-        let mut appender = other.append().unwrap();
-        appender.push(&cluster(&other, 20)).unwrap();
-        appender.commit().unwrap();
-    });
-    stored.reshape(0, 80, &options(40, 80)).unwrap().unwrap();
-    assert_eq!(clusters(&stored), 3);
-    assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (0..25).collect::<Vec<_>>());
-}
-
-#[test]
-fn a_reshape_that_ends_anywhere_is_done_or_not_and_leaves_nothing() {
-    for count in 0.. {
-        let world = World::new();
+    World::each(|world| {
         let stored = two_columns(&world);
-        stored.keep(0).unwrap();
         let mut appender = stored.append().unwrap();
         for at in 0..4 {
             appender.push(&cluster(&stored, at * 5)).unwrap();
         }
         appender.commit().unwrap();
-        let before = world.object_count();
-        world.cut.after(count);
-        let is_done = stored.reshape(0, u64::MAX, &options(40, 80)).is_ok();
-        let was_cut = world.cut.heal();
-        let ntuple = world.another().open("events", When::Now).unwrap();
-        assert_eq!(all_ints(&ntuple, "a"), (0..20).collect::<Vec<_>>());
-        let clusters = ntuple.all_clusters().unwrap().len();
-        assert!(clusters == 4 && !is_done || clusters == 2, "{clusters}, {is_done}");
-        world.clock.advance(LEASE_NS * 2);
-        world.another().collect().unwrap();
-        assert_eq!(world.object_count(), before + clusters - 4);
-        assert_eq!(
-            all_ints(&stored.open(When::Now).unwrap(), "b"),
-            (0..20).map(|at| -at).collect::<Vec<_>>()
-        );
-        if !was_cut {
-            assert!(is_done && count > 3, "{count}");
-            return;
+        let other = world.another().ntuple("events").unwrap();
+        world.faults.before_commit(move || {
+            other.reshape(5, 1, &options(16, 20)).unwrap().unwrap();
+        });
+        let found = stored.reshape(0, u64::MAX, &options(40, 80));
+        assert!(matches!(found, Err(Error::Changed { first: 0, end: 20 })), "{found:?}");
+        let clusters = |stored: &Stored| stored.version(When::Now).unwrap().cluster_count;
+        assert_eq!(clusters(&stored), 5, "the second has become two");
+        // What is changed behind it is not in its way.
+        let other = world.another().ntuple("events").unwrap();
+        world.faults.before_commit(move || {
+            other.reshape(10, u64::MAX, &options(40, 80)).unwrap().unwrap();
+            let mut appender = other.append().unwrap();
+            appender.push(&cluster(&other, 20)).unwrap();
+            appender.commit().unwrap();
+        });
+        stored.reshape(0, 80, &options(40, 80)).unwrap().unwrap();
+        assert_eq!(clusters(&stored), 3);
+        assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (0..25).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn a_reshape_that_ends_anywhere_is_done_or_not_and_leaves_nothing() {
+    for kind in KINDS {
+        for count in 0.. {
+            let world = World::of(kind);
+            let stored = two_columns(&world);
+            stored.keep(0).unwrap();
+            let mut appender = stored.append().unwrap();
+            for at in 0..4 {
+                appender.push(&cluster(&stored, at * 5)).unwrap();
+            }
+            appender.commit().unwrap();
+            let before = world.object_count();
+            world.faults.after(count);
+            let is_done = stored.reshape(0, u64::MAX, &options(40, 80)).is_ok();
+            let was_cut = world.faults.heal();
+            let ntuple = world.another().open("events", When::Now).unwrap();
+            assert_eq!(all_ints(&ntuple, "a"), (0..20).collect::<Vec<_>>());
+            let clusters = ntuple.all_clusters().unwrap().len();
+            assert!(clusters == 4 && !is_done || clusters == 2, "{clusters}, {is_done}");
+            world.clock.advance(LEASE_NS * 2);
+            world.another().collect().unwrap();
+            assert_eq!(world.object_count(), before + clusters - 4);
+            assert_eq!(
+                all_ints(&stored.open(When::Now).unwrap(), "b"),
+                (0..20).map(|at| -at).collect::<Vec<_>>()
+            );
+            if !was_cut {
+                assert!(is_done && count > 3, "{count}");
+                break;
+            }
         }
     }
 }
 
 #[test]
 fn a_clone_has_some_fields_and_the_same_pages_which_stay_while_one_needs_them() {
-    let world = World::new();
-    let stored = two_columns(&world);
-    let mut appender = stored.append().unwrap();
-    for at in 0..4 {
-        appender.push(&cluster(&stored, at * 5)).unwrap();
-    }
-    appender.commit().unwrap();
-    let before = world.object_count();
-    let version = world.store().clone_fields(&stored, When::Now, &["b"], "slim").unwrap();
-    assert_eq!((version.made, version.entry_count), (Made::Cloned, 20));
-    assert_eq!(world.object_count(), before + 1, "no page is written");
-    let slim = world.another().ntuple("slim").unwrap();
-    let ntuple = slim.open(When::Now).unwrap();
-    assert!(ntuple.field("a").is_err());
-    assert!(slim.scrub(When::Now, |_| ()).unwrap().bad.is_empty());
-    let mut appender = slim.append().unwrap();
-    appender.push(&sealed(&ntuple.header().schema, 0, 3, &[ints([7, 8, 9])], 3)).unwrap();
-    appender.commit().unwrap();
-    assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a").len(), 20);
-    let collected = world.store().destroy("events").unwrap();
-    assert_eq!(collected, Collected { ntuples: 1, ..Collected::default() }, "the clone needs the clusters");
-    let wanted: Vec<_> = (0..20).map(|at| -at).chain([7, 8, 9]).collect();
-    assert_eq!(all_ints(&slim.open(When::Now).unwrap(), "b"), wanted);
-    let found = world.store().clone_fields(&slim, When::Now, &["a"], "none");
-    assert!(matches!(found, Err(Error::NoField { .. })));
-    let found = world.store().clone_fields(&slim, When::Now, &[], "slim");
-    assert!(matches!(found, Err(Error::Exists { .. })));
-    world.store().destroy("slim").unwrap();
-    assert_eq!(world.object_count(), 0);
+    World::each(|world| {
+        let stored = two_columns(&world);
+        let mut appender = stored.append().unwrap();
+        for at in 0..4 {
+            appender.push(&cluster(&stored, at * 5)).unwrap();
+        }
+        appender.commit().unwrap();
+        let before = world.object_count();
+        let version = world.store().clone_fields(&stored, When::Now, &["b"], "slim").unwrap();
+        assert_eq!((version.made, version.entry_count), (Made::Cloned, 20));
+        assert_eq!(world.object_count(), before + 1, "no page is written");
+        let slim = world.another().ntuple("slim").unwrap();
+        let ntuple = slim.open(When::Now).unwrap();
+        assert!(ntuple.field("a").is_err());
+        assert!(slim.scrub(When::Now, |_| ()).unwrap().bad.is_empty());
+        let mut appender = slim.append().unwrap();
+        appender.push(&sealed(&ntuple.header().schema, 0, 3, &[ints([7, 8, 9])], 3)).unwrap();
+        appender.commit().unwrap();
+        assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a").len(), 20);
+        let collected = world.store().destroy("events").unwrap();
+        assert_eq!(
+            collected,
+            Collected { ntuples: 1, ..Collected::default() },
+            "the clone needs the clusters"
+        );
+        let wanted: Vec<_> = (0..20).map(|at| -at).chain([7, 8, 9]).collect();
+        assert_eq!(all_ints(&slim.open(When::Now).unwrap(), "b"), wanted);
+        let found = world.store().clone_fields(&slim, When::Now, &["a"], "none");
+        assert!(matches!(found, Err(Error::NoField { .. })));
+        let found = world.store().clone_fields(&slim, When::Now, &[], "slim");
+        assert!(matches!(found, Err(Error::Exists { .. })));
+        world.store().destroy("slim").unwrap();
+        assert_eq!(world.object_count(), 0);
+    });
 }
 
 #[test]
 fn nothing_is_cloned_of_what_is_destroyed_meanwhile() {
-    let world = World::new();
-    let stored = two_columns(&world);
-    let mut appender = stored.append().unwrap();
-    appender.push(&cluster(&stored, 0)).unwrap();
-    appender.commit().unwrap();
-    let other = world.another();
-    // The first commit is that of the clone: when it is sent, its pages have gone.
-    world.cut.before_commit(move || {
-        assert_eq!(other.destroy("events").unwrap().clusters, 1);
+    World::each(|world| {
+        let stored = two_columns(&world);
+        let mut appender = stored.append().unwrap();
+        appender.push(&cluster(&stored, 0)).unwrap();
+        appender.commit().unwrap();
+        let other = world.another();
+        // The first commit is that of the clone: when it is sent, its pages have gone.
+        world.faults.before_commit(move || {
+            assert_eq!(other.destroy("events").unwrap().clusters, 1);
+        });
+        let found = world.store().clone_fields(&stored, When::Now, &[], "clone");
+        assert!(matches!(found, Err(Error::NoNtuple { .. })), "{found:?}");
+        world.clock.advance(LEASE_NS * 2);
+        world.store().collect().unwrap();
+        assert_eq!(world.object_count(), 0);
     });
-    let found = world.store().clone_fields(&stored, When::Now, &[], "clone");
-    assert!(matches!(found, Err(Error::NoNtuple { .. })), "{found:?}");
-    world.clock.advance(LEASE_NS * 2);
-    world.store().collect().unwrap();
-    assert_eq!(world.object_count(), 0);
 }
 
 #[test]
@@ -274,34 +289,35 @@ fn a_field_that_shows_another_is_cloned_without_it_and_with_it() {
     let values = values_of(&of, 20, &mut numbers(4));
     let (bytes, anchor) = file(&of, &values, how);
     let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
-    let world = World::new();
-    let mut header = ntuple.header().clone();
-    header.name = "events".into();
-    header.schema.fields.push(Field {
-        parent: 2,
-        source: Some(0),
-        name: "sizes".into(),
-        ..header.schema.fields[1].clone()
-    });
-    header.schema.aliases.push(Alias { column: 0, field: 2 });
-    let stored = world.store().create(&header, &CreateOptions::default()).unwrap();
-    let mut appender = stored.append().unwrap();
-    for cluster in ntuple.all_clusters().unwrap() {
-        appender.push(&ntuple.take(&cluster, |_| true).unwrap()).unwrap();
-    }
-    appender.commit().unwrap();
-    let all = Entries { first: 0, end: 20 };
-    let wanted = stored.open(When::Now).unwrap().read(&[0, 2], all).unwrap();
-    for (name, fields) in [("alone", &["sizes"][..]), ("both", &["sizes", "field"]), ("all", &[])] {
-        world.store().clone_fields(&stored, When::Now, fields, name).unwrap();
-        let clone = world.store().open(name, When::Now).unwrap();
-        let sizes = clone.field("sizes").unwrap();
-        assert_eq!(clone.read(&[sizes], all).unwrap()[0], wanted[1], "{name}");
-        let is_alone = name == "alone";
-        assert_eq!(clone.field("field").is_ok(), !is_alone);
-        assert_eq!(clone.header().schema.columns.len(), if is_alone { 1 } else { 2 });
-        if !is_alone {
-            assert_eq!(clone.read(&[0], all).unwrap()[0], wanted[0], "{name}");
+    World::each(|world| {
+        let mut header = ntuple.header().clone();
+        header.name = "events".into();
+        header.schema.fields.push(Field {
+            parent: 2,
+            source: Some(0),
+            name: "sizes".into(),
+            ..header.schema.fields[1].clone()
+        });
+        header.schema.aliases.push(Alias { column: 0, field: 2 });
+        let stored = world.store().create(&header, &CreateOptions::default()).unwrap();
+        let mut appender = stored.append().unwrap();
+        for cluster in ntuple.all_clusters().unwrap() {
+            appender.push(&ntuple.take(&cluster, |_| true).unwrap()).unwrap();
         }
-    }
+        appender.commit().unwrap();
+        let all = Entries { first: 0, end: 20 };
+        let wanted = stored.open(When::Now).unwrap().read(&[0, 2], all).unwrap();
+        for (name, fields) in [("alone", &["sizes"][..]), ("both", &["sizes", "field"]), ("all", &[])] {
+            world.store().clone_fields(&stored, When::Now, fields, name).unwrap();
+            let clone = world.store().open(name, When::Now).unwrap();
+            let sizes = clone.field("sizes").unwrap();
+            assert_eq!(clone.read(&[sizes], all).unwrap()[0], wanted[1], "{name}");
+            let is_alone = name == "alone";
+            assert_eq!(clone.field("field").is_ok(), !is_alone);
+            assert_eq!(clone.header().schema.columns.len(), if is_alone { 1 } else { 2 });
+            if !is_alone {
+                assert_eq!(clone.read(&[0], all).unwrap()[0], wanted[0], "{name}");
+            }
+        }
+    });
 }

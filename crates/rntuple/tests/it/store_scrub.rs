@@ -1,7 +1,7 @@
 //! Damaged pages are found and named, and put right from elsewhere.
 
 use crate::store_append::{cluster, two_columns};
-use crate::store_world::{World, all_ints};
+use crate::store_world::{Kind, World, all_ints};
 use dolmen_client::{At, Recx};
 use dolmen_rntuple::Entries;
 use dolmen_rntuple::format::locator::Locator;
@@ -28,9 +28,9 @@ fn page(stored: &Stored, first: u64, column: usize, number: usize) -> Page {
 /// Writes over bytes of a page, or removes them, past all that looks.
 fn damage(world: &World, page: &Page, at: u64, bytes: Option<&[u8]>) {
     let Locator::Stored { object, group, offset, .. } = page.locator else { panic!("the page is stored") };
-    let mut walk = world.cont.objects(None);
+    let mut walk = world.cont().objects(None);
     let oid = core::iter::repeat_with(|| walk.next_page().unwrap()).flatten().find(|oid| oid.lo == object);
-    let object = world.cont.object(oid.unwrap()).unwrap();
+    let object = world.cont().object(oid.unwrap()).unwrap();
     let dkey = u64::from(group).to_le_bytes();
     match bytes {
         Some(bytes) => {
@@ -56,7 +56,7 @@ fn named(bad: &[BadPage]) -> Vec<(&str, u64, u32, Damage)> {
 
 #[test]
 fn a_damaged_page_is_named_by_field_cluster_and_page_and_put_right_from_a_copy() {
-    let world = World::new();
+    let world = World::of(Kind::Container);
     let stored = three_clusters(&world);
     let whole = scrubbed(&stored);
     assert_eq!((whole.pages, whole.unsummed, whole.bad.len()), (18, 0, 0));
@@ -87,7 +87,7 @@ fn a_damaged_page_is_named_by_field_cluster_and_page_and_put_right_from_a_copy()
 
 #[test]
 fn a_page_is_found_where_it_is_now_and_one_that_is_damaged_too_is_not_taken() {
-    let world = World::new();
+    let world = World::of(Kind::Container);
     let stored = three_clusters(&world);
     let mut behind = world.store().create(
         &dolmen_rntuple::format::Header {

@@ -27,7 +27,7 @@ proptest! {
                 None => ranges.push(Entries { first, end: first + 1 }),
             }
         }
-        let world = World::new();
+        let world = World::any();
         let options = Options { cluster_bytes, page_bytes: 64, ..Options::default() };
         let skimmed =
             world.store().skim(&ntuple, &[], &ranges, "skim", &CreateOptions::default(), &options).unwrap();
@@ -45,146 +45,149 @@ proptest! {
 
 #[test]
 fn clusters_of_which_all_is_wanted_are_as_they_were_and_zeros_are_written() {
-    let world = World::new();
-    let stored = two_columns(&world);
-    let mut appender = stored.append().unwrap();
-    for at in 0..4 {
-        appender.push(&cluster(&stored, at * 5)).unwrap();
-    }
-    appender.commit().unwrap();
-    // A column that was added behind the second cluster: entries before are zero.
-    let mut wide = header("late", &[("a", ColumnKind::SplitInt32), ("b", ColumnKind::Int32)]);
-    add(&mut wide.schema, &[("late", ColumnKind::Int32)]);
-    wide.schema.columns[2].first_element = 10;
-    let late = world.store().create(&wide, &CreateOptions::default()).unwrap();
-    let mut appender = late.append().unwrap();
-    for first in [0, 5, 10, 15] {
-        let columns = [ints(first..first + 5), ints(first..first + 5), ints(first..first + 5)];
-        let count = if first < 10 { 2 } else { 3 };
-        let mut cluster = sealed(&wide.schema, 0, 5, &columns[..count], 2);
-        cluster.columns.resize(3, None);
-        appender.push(&cluster).unwrap();
-    }
-    appender.commit().unwrap();
-    let listed = |name: &str| -> Vec<usize> {
-        let ntuple = world.store().open(name, When::Now).unwrap();
-        ntuple.all_clusters().unwrap().iter().map(|cluster| cluster.pages.columns.len()).collect()
-    };
-    assert_eq!(listed("late"), [2, 2, 3, 3], "a column is not said to be where it is not yet");
-    late.reshape(0, 1, &Options::default()).unwrap().unwrap();
-    let now = late.open(When::Now).unwrap();
-    world.store().import("late again", &now, &CreateOptions::default()).unwrap();
-    assert_eq!((listed("late"), listed("late again")), (vec![2, 2, 3, 3], vec![2, 2, 3, 3]));
-    let ranges = [Entries { first: 0, end: 5 }, Entries { first: 8, end: 20 }];
-    let skim = |from: &str, name: &str| {
-        let from = world.store().open(from, When::Now).unwrap();
-        let fields: &[&str] = if name == "slim" { &["b"] } else { &[] };
-        world
-            .store()
-            .skim(&from, fields, &ranges, name, &CreateOptions::default(), &Options::default())
-            .unwrap()
-    };
-    let skimmed = skim("events", "slim");
-    assert_eq!((skimmed.passed, skimmed.written), (3, 1));
-    let slim = world.store().open("slim", When::Now).unwrap();
-    assert_eq!(all_ints(&slim, "b"), (0..5).chain(8..20).map(|at| -at).collect::<Vec<_>>());
-    assert!(slim.field("a").is_err());
-    let skimmed = skim("late", "whole");
-    // The first is written for its zeros, with the end of the second; in the third the column begins.
-    assert_eq!((skimmed.passed, skimmed.written), (1, 1));
-    let whole = world.store().open("whole", When::Now).unwrap();
-    let wanted: Vec<i32> = [0; 5 + 2].into_iter().chain(10..20).collect();
-    assert_eq!(values(&whole, "late"), Values::I32(wanted));
-    assert_eq!(all_ints(&whole, "a"), (0..5).chain(8..20).collect::<Vec<_>>());
-    for wrong in [[(3, 2), (4, 5)], [(0, 4), (3, 5)], [(0, 1), (2, 21)]] {
-        let ranges = wrong.map(|(first, end)| Entries { first, end });
-        let from = stored.open(When::Now).unwrap();
-        let found =
-            world.store().skim(&from, &[], &ranges, "no", &CreateOptions::default(), &Options::default());
-        assert!(matches!(found, Err(Error::NoEntries { .. })), "{found:?}");
-    }
+    World::each(|world| {
+        let stored = two_columns(&world);
+        let mut appender = stored.append().unwrap();
+        for at in 0..4 {
+            appender.push(&cluster(&stored, at * 5)).unwrap();
+        }
+        appender.commit().unwrap();
+        // A column that was added behind the second cluster: entries before are zero.
+        let mut wide = header("late", &[("a", ColumnKind::SplitInt32), ("b", ColumnKind::Int32)]);
+        add(&mut wide.schema, &[("late", ColumnKind::Int32)]);
+        wide.schema.columns[2].first_element = 10;
+        let late = world.store().create(&wide, &CreateOptions::default()).unwrap();
+        let mut appender = late.append().unwrap();
+        for first in [0, 5, 10, 15] {
+            let columns = [ints(first..first + 5), ints(first..first + 5), ints(first..first + 5)];
+            let count = if first < 10 { 2 } else { 3 };
+            let mut cluster = sealed(&wide.schema, 0, 5, &columns[..count], 2);
+            cluster.columns.resize(3, None);
+            appender.push(&cluster).unwrap();
+        }
+        appender.commit().unwrap();
+        let listed = |name: &str| -> Vec<usize> {
+            let ntuple = world.store().open(name, When::Now).unwrap();
+            ntuple.all_clusters().unwrap().iter().map(|cluster| cluster.pages.columns.len()).collect()
+        };
+        assert_eq!(listed("late"), [2, 2, 3, 3], "a column is not said to be where it is not yet");
+        late.reshape(0, 1, &Options::default()).unwrap().unwrap();
+        let now = late.open(When::Now).unwrap();
+        world.store().import("late again", &now, &CreateOptions::default()).unwrap();
+        assert_eq!((listed("late"), listed("late again")), (vec![2, 2, 3, 3], vec![2, 2, 3, 3]));
+        let ranges = [Entries { first: 0, end: 5 }, Entries { first: 8, end: 20 }];
+        let skim = |from: &str, name: &str| {
+            let from = world.store().open(from, When::Now).unwrap();
+            let fields: &[&str] = if name == "slim" { &["b"] } else { &[] };
+            world
+                .store()
+                .skim(&from, fields, &ranges, name, &CreateOptions::default(), &Options::default())
+                .unwrap()
+        };
+        let skimmed = skim("events", "slim");
+        assert_eq!((skimmed.passed, skimmed.written), (3, 1));
+        let slim = world.store().open("slim", When::Now).unwrap();
+        assert_eq!(all_ints(&slim, "b"), (0..5).chain(8..20).map(|at| -at).collect::<Vec<_>>());
+        assert!(slim.field("a").is_err());
+        let skimmed = skim("late", "whole");
+        // The first is written for its zeros, with the end of the second; in the third the column begins.
+        assert_eq!((skimmed.passed, skimmed.written), (1, 1));
+        let whole = world.store().open("whole", When::Now).unwrap();
+        let wanted: Vec<i32> = [0; 5 + 2].into_iter().chain(10..20).collect();
+        assert_eq!(values(&whole, "late"), Values::I32(wanted));
+        assert_eq!(all_ints(&whole, "a"), (0..5).chain(8..20).collect::<Vec<_>>());
+        for wrong in [[(3, 2), (4, 5)], [(0, 4), (3, 5)], [(0, 1), (2, 21)]] {
+            let ranges = wrong.map(|(first, end)| Entries { first, end });
+            let from = stored.open(When::Now).unwrap();
+            let found =
+                world.store().skim(&from, &[], &ranges, "no", &CreateOptions::default(), &Options::default());
+            assert!(matches!(found, Err(Error::NoEntries { .. })), "{found:?}");
+        }
+    });
 }
 
 #[test]
 fn what_is_below_a_field_that_begins_later_begins_with_it() {
-    let world = World::new();
-    let mut late = header("late", &[("a", ColumnKind::Int32)]);
-    add(&mut late.schema, &[("list", ColumnKind::Index32), ("_0", ColumnKind::Int32)]);
-    late.schema.fields[1].role = Some(dolmen_rntuple::format::schema::Role::Collection);
-    late.schema.fields[2].parent = 1;
-    late.schema.columns[1].first_element = 5;
-    let stored = world.store().create(&late, &CreateOptions::default()).unwrap();
-    let mut appender = stored.append().unwrap();
-    let mut first = sealed(&late.schema, 0, 5, &[ints(0..5)], 2);
-    first.columns.resize(3, None);
-    appender.push(&first).unwrap();
-    let ends = (1..6_i64).flat_map(i64::to_le_bytes).collect();
-    let columns = [ints(5..10), ends, ints(50..55)];
-    appender.push(&sealed(&late.schema, 0, 5, &columns, 5)).unwrap();
-    appender.commit().unwrap();
-    let listed = || -> Vec<usize> {
-        let clusters = stored.open(When::Now).unwrap();
-        clusters.all_clusters().unwrap().iter().map(|cluster| cluster.pages.columns.len()).collect()
-    };
-    let all = Entries { first: 0, end: 10 };
-    let wanted = stored.open(When::Now).unwrap().read(&[0, 1], all).unwrap();
-    assert_eq!(wanted[1].len(), 10);
-    assert_eq!(listed(), [1, 3]);
-    stored.reshape(0, 1, &Options::default()).unwrap().unwrap();
-    assert_eq!(listed(), [1, 3]);
-    assert_eq!(stored.open(When::Now).unwrap().read(&[0, 1], all).unwrap(), wanted);
-    // With a column behind it that is there from the start it is said to be there, without pages, and not to be elsewhere.
-    let mut schema = late.schema.clone();
-    add(&mut schema, &[("more", ColumnKind::Int32)]);
-    let mut adder = stored.add_columns(&schema).unwrap();
-    for first in [0, 5] {
-        adder.push(&sealed(&schema, 3, 5, &[ints(first..first + 5)], 5)).unwrap();
-    }
-    adder.commit().unwrap();
-    let ntuple = stored.open(When::Now).unwrap();
-    assert_eq!(ntuple.read(&[0, 1], all).unwrap(), wanted);
-    assert_eq!(all_ints(&ntuple, "more"), (0..10).collect::<Vec<_>>());
-    let clusters = ntuple.all_clusters().unwrap();
-    let late: Vec<_> = clusters[0].pages.columns[1..3]
-        .iter()
-        .map(|column| (column.first_element, column.pages.len()))
-        .collect();
-    assert_eq!(late, [(Some(5), 0), (Some(0), 0)]);
+    World::each(|world| {
+        let mut late = header("late", &[("a", ColumnKind::Int32)]);
+        add(&mut late.schema, &[("list", ColumnKind::Index32), ("_0", ColumnKind::Int32)]);
+        late.schema.fields[1].role = Some(dolmen_rntuple::format::schema::Role::Collection);
+        late.schema.fields[2].parent = 1;
+        late.schema.columns[1].first_element = 5;
+        let stored = world.store().create(&late, &CreateOptions::default()).unwrap();
+        let mut appender = stored.append().unwrap();
+        let mut first = sealed(&late.schema, 0, 5, &[ints(0..5)], 2);
+        first.columns.resize(3, None);
+        appender.push(&first).unwrap();
+        let ends = (1..6_i64).flat_map(i64::to_le_bytes).collect();
+        let columns = [ints(5..10), ends, ints(50..55)];
+        appender.push(&sealed(&late.schema, 0, 5, &columns, 5)).unwrap();
+        appender.commit().unwrap();
+        let listed = || -> Vec<usize> {
+            let clusters = stored.open(When::Now).unwrap();
+            clusters.all_clusters().unwrap().iter().map(|cluster| cluster.pages.columns.len()).collect()
+        };
+        let all = Entries { first: 0, end: 10 };
+        let wanted = stored.open(When::Now).unwrap().read(&[0, 1], all).unwrap();
+        assert_eq!(wanted[1].len(), 10);
+        assert_eq!(listed(), [1, 3]);
+        stored.reshape(0, 1, &Options::default()).unwrap().unwrap();
+        assert_eq!(listed(), [1, 3]);
+        assert_eq!(stored.open(When::Now).unwrap().read(&[0, 1], all).unwrap(), wanted);
+        // With a column behind it that is there from the start it is said to be there, without pages, and not to be elsewhere.
+        let mut schema = late.schema.clone();
+        add(&mut schema, &[("more", ColumnKind::Int32)]);
+        let mut adder = stored.add_columns(&schema).unwrap();
+        for first in [0, 5] {
+            adder.push(&sealed(&schema, 3, 5, &[ints(first..first + 5)], 5)).unwrap();
+        }
+        adder.commit().unwrap();
+        let ntuple = stored.open(When::Now).unwrap();
+        assert_eq!(ntuple.read(&[0, 1], all).unwrap(), wanted);
+        assert_eq!(all_ints(&ntuple, "more"), (0..10).collect::<Vec<_>>());
+        let clusters = ntuple.all_clusters().unwrap();
+        let late: Vec<_> = clusters[0].pages.columns[1..3]
+            .iter()
+            .map(|column| (column.first_element, column.pages.len()))
+            .collect();
+        assert_eq!(late, [(Some(5), 0), (Some(0), 0)]);
+    });
 }
 
 #[test]
 fn columns_that_are_read_together_are_packed_together() {
-    let world = World::new();
-    let names: Vec<_> = (0..40).map(|number| format!("f{number}")).collect();
-    let fields: Vec<_> = names.iter().map(|name| (&**name, ColumnKind::Int32)).collect();
-    let header = header("events", &fields);
-    let options = CreateOptions { group_bytes: 2000, ..CreateOptions::default() };
-    let stored = world.store().create(&header, &options).unwrap();
-    let mix = |at: i32| at.wrapping_mul(-1_640_531_535);
-    let columns: Vec<_> = (0..40).map(|column| ints((0..100).map(|at| mix(at + column)))).collect();
-    let mut appender = stored.append().unwrap();
-    appender.push(&sealed(&header.schema, 0, 100, &columns, 100)).unwrap();
-    appender.commit().unwrap();
-    let read: Vec<u32> = vec![3, 11, 19, 27, 35];
-    let requests = || {
+    World::each(|world| {
+        let names: Vec<_> = (0..40).map(|number| format!("f{number}")).collect();
+        let fields: Vec<_> = names.iter().map(|name| (&**name, ColumnKind::Int32)).collect();
+        let header = header("events", &fields);
+        let options = CreateOptions { group_bytes: 2000, ..CreateOptions::default() };
+        let stored = world.store().create(&header, &options).unwrap();
+        let mix = |at: i32| at.wrapping_mul(-1_640_531_535);
+        let columns: Vec<_> = (0..40).map(|column| ints((0..100).map(|at| mix(at + column)))).collect();
+        let mut appender = stored.append().unwrap();
+        appender.push(&sealed(&header.schema, 0, 100, &columns, 100)).unwrap();
+        appender.commit().unwrap();
+        let read: Vec<u32> = vec![3, 11, 19, 27, 35];
+        let requests = || {
+            let ntuple = stored.open(When::Now).unwrap();
+            ntuple.read(&read, Entries { first: 0, end: 100 }).unwrap();
+            ntuple.source().asked().page_requests
+        };
+        assert_eq!(requests(), 5);
         let ntuple = stored.open(When::Now).unwrap();
-        ntuple.read(&read, Entries { first: 0, end: 100 }).unwrap();
-        ntuple.source().asked().page_requests
-    };
-    assert_eq!(requests(), 5);
-    let ntuple = stored.open(When::Now).unwrap();
-    let accesses = [
-        Access { fields: vec![0, 1, 3], count: 1 },
-        Access { fields: read.clone(), count: 7 },
-        Access { fields: vec![9], count: 2 },
-    ];
-    let order = order_of(&ntuple, &accesses);
-    assert_eq!(order, [3, 11, 19, 27, 35, 9, 0, 1]);
-    stored.pack(&order, 2000).unwrap();
-    stored.reshape(0, u64::MAX, &Options::default()).unwrap().unwrap();
-    assert_eq!(requests(), 2, "five columns of 409 bytes are in two groups of 2000");
-    assert_eq!(
-        all_ints(&stored.open(When::Now).unwrap(), "f7"),
-        (0..100).map(|at| mix(at + 7)).collect::<Vec<_>>()
-    );
+        let accesses = [
+            Access { fields: vec![0, 1, 3], count: 1 },
+            Access { fields: read.clone(), count: 7 },
+            Access { fields: vec![9], count: 2 },
+        ];
+        let order = order_of(&ntuple, &accesses);
+        assert_eq!(order, [3, 11, 19, 27, 35, 9, 0, 1]);
+        stored.pack(&order, 2000).unwrap();
+        stored.reshape(0, u64::MAX, &Options::default()).unwrap().unwrap();
+        assert_eq!(requests(), 2, "five columns of 409 bytes are in two groups of 2000");
+        assert_eq!(
+            all_ints(&stored.open(When::Now).unwrap(), "f7"),
+            (0..100).map(|at| mix(at + 7)).collect::<Vec<_>>()
+        );
+    });
 }

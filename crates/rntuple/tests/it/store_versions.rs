@@ -19,77 +19,86 @@ fn three(world: &World) -> Stored {
 
 #[test]
 fn each_version_is_read_by_its_number_a_tag_and_the_time() {
-    let world = World::new();
-    let stored = three(&world);
-    let versions = stored.versions().unwrap();
-    let found: Vec<_> = versions.iter().map(|v| (v.number, v.entry_count, v.made)).collect();
-    let appended = Made::Appended;
-    assert_eq!(found, [(1, 0, Made::Created), (2, 5, appended), (3, 10, appended), (4, 15, appended)]);
-    let entries = |when| stored.open(when).map(|ntuple| ntuple.entry_count()).ok();
-    assert_eq!(entries(When::Version(3)), Some(10));
-    assert_eq!(all_ints(&stored.open(When::Version(2)).unwrap(), "a"), [0, 1, 2, 3, 4]);
-    assert_eq!(entries(When::Version(9)), None);
-    for (time_ns, wanted) in [(-1, None), (0, Some(0)), (999_999_999, Some(0)), (1_000_000_000, Some(5))] {
-        assert_eq!(entries(When::Time(START_NS.checked_add_signed(time_ns).unwrap())), wanted, "{time_ns}");
-    }
-    assert_eq!(entries(When::Time(u64::MAX)), Some(15));
-    stored.tag("calibrated", When::Version(2), false).unwrap();
-    assert_eq!(entries(When::Tag("calibrated")), Some(5));
-    let again = stored.tag("calibrated", When::Now, false);
-    assert!(matches!(again, Err(Error::Exists { name }) if &*name == "calibrated"));
-    assert_eq!(stored.tag("calibrated", When::Now, true).unwrap().number, 4);
-    let tags: Vec<_> = stored.tags().unwrap().into_iter().map(|tag| (tag.name, tag.version)).collect();
-    assert_eq!(tags, [("calibrated".into(), 4)]);
-    stored.untag("calibrated").unwrap();
-    let gone = stored.untag("calibrated");
-    assert!(matches!(gone, Err(Error::NoVersion { name }) if &*name == "calibrated"));
-    assert!(matches!(stored.tag("none", When::Version(9), false), Err(Error::NoVersion { .. })));
-    for name in ["", &"x".repeat(73)] {
-        assert!(stored.tag(name, When::Now, false).is_err());
-    }
-    stored.tag(&"x".repeat(72), When::Now, false).unwrap();
+    World::each(|world| {
+        let stored = three(&world);
+        let versions = stored.versions().unwrap();
+        let found: Vec<_> = versions.iter().map(|v| (v.number, v.entry_count, v.made)).collect();
+        let appended = Made::Appended;
+        assert_eq!(found, [(1, 0, Made::Created), (2, 5, appended), (3, 10, appended), (4, 15, appended)]);
+        let entries = |when| stored.open(when).map(|ntuple| ntuple.entry_count()).ok();
+        assert_eq!(entries(When::Version(3)), Some(10));
+        assert_eq!(all_ints(&stored.open(When::Version(2)).unwrap(), "a"), [0, 1, 2, 3, 4]);
+        assert_eq!(entries(When::Version(9)), None);
+        for (time_ns, wanted) in [(-1, None), (0, Some(0)), (999_999_999, Some(0)), (1_000_000_000, Some(5))]
+        {
+            assert_eq!(
+                entries(When::Time(START_NS.checked_add_signed(time_ns).unwrap())),
+                wanted,
+                "{time_ns}"
+            );
+        }
+        assert_eq!(entries(When::Time(u64::MAX)), Some(15));
+        stored.tag("calibrated", When::Version(2), false).unwrap();
+        assert_eq!(entries(When::Tag("calibrated")), Some(5));
+        let again = stored.tag("calibrated", When::Now, false);
+        assert!(matches!(again, Err(Error::Exists { name }) if &*name == "calibrated"));
+        assert_eq!(stored.tag("calibrated", When::Now, true).unwrap().number, 4);
+        let tags: Vec<_> = stored.tags().unwrap().into_iter().map(|tag| (tag.name, tag.version)).collect();
+        assert_eq!(tags, [("calibrated".into(), 4)]);
+        stored.untag("calibrated").unwrap();
+        let gone = stored.untag("calibrated");
+        assert!(matches!(gone, Err(Error::NoVersion { name }) if &*name == "calibrated"));
+        assert!(matches!(stored.tag("none", When::Version(9), false), Err(Error::NoVersion { .. })));
+        for name in ["", &"x".repeat(73)] {
+            assert!(stored.tag(name, When::Now, false).is_err());
+        }
+        stored.tag(&"x".repeat(72), When::Now, false).unwrap();
+    });
 }
 
 #[test]
 fn versions_go_when_they_were_kept_for_long_enough_but_those_with_a_tag() {
-    let world = World::new();
-    let stored = three(&world);
-    stored.keep(10_000_000_000).unwrap();
-    stored.tag("kept", When::Version(2), false).unwrap();
-    world.clock.advance(9_000_000_000);
-    assert_eq!(stored.expire().unwrap(), 1, "the first was replaced ten seconds ago");
-    world.clock.advance(u64::from(u32::MAX));
-    assert_eq!(stored.expire().unwrap(), 1, "the current one and that with a tag stay");
-    let numbers = |stored: &Stored| stored.versions().unwrap().iter().map(|v| v.number).collect::<Vec<_>>();
-    assert_eq!(numbers(&stored), [2, 4]);
-    assert_eq!(all_ints(&stored.open(When::Tag("kept")).unwrap(), "b"), [0, -1, -2, -3, -4]);
-    assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (0..15).collect::<Vec<_>>());
-    stored.untag("kept").unwrap();
-    assert_eq!(world.store().collect().unwrap(), Collected { versions: 1, ..Collected::default() });
-    assert_eq!(numbers(&stored), [4]);
-    let mut appender = stored.append().unwrap();
-    appender.push(&cluster(&stored, 15)).unwrap();
-    appender.commit().unwrap();
-    assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (0..20).collect::<Vec<_>>());
+    World::each(|world| {
+        let stored = three(&world);
+        stored.keep(10_000_000_000).unwrap();
+        stored.tag("kept", When::Version(2), false).unwrap();
+        world.clock.advance(9_000_000_000);
+        assert_eq!(stored.expire().unwrap(), 1, "the first was replaced ten seconds ago");
+        world.clock.advance(u64::from(u32::MAX));
+        assert_eq!(stored.expire().unwrap(), 1, "the current one and that with a tag stay");
+        let numbers =
+            |stored: &Stored| stored.versions().unwrap().iter().map(|v| v.number).collect::<Vec<_>>();
+        assert_eq!(numbers(&stored), [2, 4]);
+        assert_eq!(all_ints(&stored.open(When::Tag("kept")).unwrap(), "b"), [0, -1, -2, -3, -4]);
+        assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (0..15).collect::<Vec<_>>());
+        stored.untag("kept").unwrap();
+        assert_eq!(world.store().collect().unwrap(), Collected { versions: 1, ..Collected::default() });
+        assert_eq!(numbers(&stored), [4]);
+        let mut appender = stored.append().unwrap();
+        appender.push(&cluster(&stored, 15)).unwrap();
+        appender.commit().unwrap();
+        assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (0..20).collect::<Vec<_>>());
+    });
 }
 
 #[test]
 fn an_ntuple_that_is_destroyed_leaves_nothing_and_others_as_they_were() {
-    let world = World::new();
-    let stored = three(&world);
-    let one = stored.open(When::Now).unwrap();
-    let before = world.object_count();
-    world.store().import("other", &one, &Default::default()).unwrap();
-    let mut behind = world.another().ntuple("other").unwrap().append().unwrap();
-    behind.push(&cluster(&stored, 0)).unwrap();
-    let collected = world.store().destroy("other").unwrap();
-    assert_eq!(collected, Collected { clusters: 3, ntuples: 1, ..Collected::default() });
-    assert!(matches!(behind.commit(), Err(Error::NoNtuple { .. })));
-    behind.discard().unwrap();
-    assert_eq!(world.store().collect().unwrap().clusters, 1);
-    assert_eq!(world.object_count(), before);
-    assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (0..15).collect::<Vec<_>>());
-    assert!(matches!(world.store().destroy("other"), Err(Error::NoNtuple { .. })));
-    world.store().destroy("events").unwrap();
-    assert_eq!(world.object_count(), 0);
+    World::each(|world| {
+        let stored = three(&world);
+        let one = stored.open(When::Now).unwrap();
+        let before = world.object_count();
+        world.store().import("other", &one, &Default::default()).unwrap();
+        let mut behind = world.another().ntuple("other").unwrap().append().unwrap();
+        behind.push(&cluster(&stored, 0)).unwrap();
+        let collected = world.store().destroy("other").unwrap();
+        assert_eq!(collected, Collected { clusters: 3, ntuples: 1, ..Collected::default() });
+        assert!(matches!(behind.commit(), Err(Error::NoNtuple { .. })));
+        behind.discard().unwrap();
+        assert_eq!(world.store().collect().unwrap().clusters, 1);
+        assert_eq!(world.object_count(), before);
+        assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (0..15).collect::<Vec<_>>());
+        assert!(matches!(world.store().destroy("other"), Err(Error::NoNtuple { .. })));
+        world.store().destroy("events").unwrap();
+        assert_eq!(world.object_count(), 0);
+    });
 }

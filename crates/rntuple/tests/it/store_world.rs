@@ -1,6 +1,7 @@
 //! A container in a pool in memory, on a transport that a test counts on and cuts; ntuples for it.
 
 use crate::made::field;
+use crate::store_bucket::SimBucket;
 use dolmen_client::{ContName, Container, Options, Pool, Props, Transport};
 use dolmen_cluster::{Hlc, PoolIdentity, Service, Targets};
 use dolmen_codec::pool::PoolVerb;
@@ -27,20 +28,28 @@ const TARGETS: u16 = 3;
 
 type Act = Box<dyn FnOnce() + Send>;
 
-/// A transport that counts, and refuses all from some request on.
-pub(crate) struct Cut {
-    inner: Arc<dyn Transport>,
+/// Who counts requests, and refuses all from some on.
+pub(crate) struct Faults {
     /// Requests that change something and are still carried out; none are refused if it is negative.
     left: AtomicI64,
     pub(crate) fetches: AtomicU64,
     pub(crate) round_trips: AtomicU64,
     /// Guards what is done just before the next commit; not held while it is done.
     before_commit: Mutex<Option<Act>>,
-    /// Guards outcomes of what never reached the pool.
-    refused: Mutex<Vec<(QueueId, Outcome)>>,
 }
 
-impl Cut {
+impl core::fmt::Debug for Faults {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Faults").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+impl Faults {
+    fn new() -> Arc<Self> {
+        let (left, fetches, round_trips) = (AtomicI64::new(i64::MIN), AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { left, fetches, round_trips, before_commit: Mutex::default() })
+    }
+
     /// Has all but the next `count` changes refused, as if the process had ended.
     pub(crate) fn after(&self, count: i64) {
         self.left.store(count, Ordering::SeqCst);
@@ -48,7 +57,7 @@ impl Cut {
 
     /// Has all carried out again; whether something was refused.
     pub(crate) fn heal(&self) -> bool {
-        self.left.swap(i64::MIN, Ordering::SeqCst) <= 0
+        self.left.swap(i64::MIN, Ordering::SeqCst) < 0
     }
 
     /// Has this done just before the next commit of a transaction.
@@ -56,36 +65,63 @@ impl Cut {
         *self.before_commit.lock().unwrap() = Some(Box::new(act));
     }
 
+    /// Does what is to be done just before a commit.
+    pub(crate) fn act_before_commit(&self) {
+        let act = self.before_commit.lock().unwrap().take();
+        act.into_iter().for_each(|act| act());
+    }
+
+    /// Whether something was refused already.
+    pub(crate) fn is_cut(&self) -> bool {
+        let left = self.left.load(Ordering::SeqCst);
+        left != i64::MIN && left < 0
+    }
+
+    /// Whether a request is refused, which may be one that changes something.
+    pub(crate) fn refuses(&self, changes: bool) -> bool {
+        let left = self.left.load(Ordering::SeqCst);
+        if left == i64::MIN || (left == 0 && !changes) {
+            return false;
+        }
+        if left <= 0 {
+            self.left.store(-1, Ordering::SeqCst);
+            return true;
+        }
+        if changes {
+            self.left.fetch_sub(1, Ordering::SeqCst);
+        }
+        false
+    }
+}
+
+/// A transport that is cut.
+struct Cut {
+    inner: Arc<dyn Transport>,
+    faults: Arc<Faults>,
+    /// Guards outcomes of what never reached the pool.
+    refused: Mutex<Vec<(QueueId, Outcome)>>,
+}
+
+impl Cut {
     fn refusal(&self, ask: &Ask<'_>) -> Option<Error> {
         if matches!(ask, Ask::Pool(PoolVerb::TxCommit(_))) {
-            let act = self.before_commit.lock().unwrap().take();
-            act.into_iter().for_each(|act| act());
+            self.faults.act_before_commit();
         }
         if matches!(ask, Ask::Target(_, _, Verb::Fetch(_))) {
-            self.fetches.fetch_add(1, Ordering::Relaxed);
+            self.faults.fetches.fetch_add(1, Ordering::Relaxed);
         }
         let changes = matches!(
             ask,
             Ask::Target(_, _, Verb::Update(_) | Verb::Punch(_))
                 | Ask::Pool(PoolVerb::TxCommit(_) | PoolVerb::AllocOids(..))
         );
-        let left = self.left.load(Ordering::SeqCst);
-        if left == i64::MIN {
-            return None;
-        }
-        if left <= 0 {
-            return Some(Error::Canceled);
-        }
-        if changes {
-            self.left.fetch_sub(1, Ordering::SeqCst);
-        }
-        None
+        self.faults.refuses(changes).then_some(Error::Canceled)
     }
 }
 
 impl Transport for Cut {
     fn call(&self, request: Request<'_>) -> Outcome {
-        self.round_trips.fetch_add(1, Ordering::Relaxed);
+        self.faults.round_trips.fetch_add(1, Ordering::Relaxed);
         match self.refusal(&request.ask) {
             Some(error) => request.refused(error),
             None => self.inner.call(request),
@@ -96,9 +132,9 @@ impl Transport for Cut {
         &self,
         requests: Vec<(Request<'static>, bool)>,
     ) -> Vec<(Outcome, Option<dolmen_codec::Lease>)> {
-        let before = self.round_trips.load(Ordering::Relaxed);
+        let before = self.faults.round_trips.load(Ordering::Relaxed);
         let answers = requests.into_iter().map(|(request, _)| (self.call(request), None)).collect();
-        self.round_trips.store(before + 1, Ordering::Relaxed);
+        self.faults.round_trips.store(before + 1, Ordering::Relaxed);
         answers
     }
 
@@ -127,43 +163,113 @@ impl Transport for Cut {
     }
 }
 
-/// A container and all around it.
+/// Where a store is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// In a container, of a pool in memory.
+    Container,
+    /// In an object store.
+    Bucket,
+    /// The same, of which the first request that is refused was carried out, and its answer lost.
+    Forgetful,
+}
+
+pub(crate) const KINDS: [Kind; 3] = [Kind::Container, Kind::Bucket, Kind::Forgetful];
+
+/// A store and all around it.
 pub(crate) struct World {
     pub(crate) clock: SimClock,
-    pub(crate) cut: Arc<Cut>,
-    pub(crate) cont: Container,
+    pub(crate) faults: Arc<Faults>,
+    place: Place,
+}
+
+enum Place {
+    Container(Arc<Cut>, Container),
+    Bucket(Arc<SimBucket>),
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
-        let clock = SimClock::new(START_NS);
+    pub(crate) fn of(kind: Kind) -> Self {
+        let (clock, faults) = (SimClock::new(START_NS), Faults::new());
         let any: Arc<dyn Clock> = Arc::new(clock.clone());
-        let (left, fetches, round_trips) = (AtomicI64::new(i64::MIN), AtomicU64::new(0), AtomicU64::new(0));
-        let (inner, refused) = (pool(&any), Mutex::default());
-        let cut =
-            Arc::new(Cut { inner, left, fetches, round_trips, before_commit: Mutex::default(), refused });
-        let cont = container(&cut, &any, true);
-        Self { clock, cut, cont }
+        let place = match kind {
+            Kind::Container => {
+                let (inner, refused) = (pool(&any), Mutex::default());
+                let cut = Arc::new(Cut { inner, faults: Arc::clone(&faults), refused });
+                let cont = container(&cut, &any, true);
+                Place::Container(cut, cont)
+            }
+            Kind::Bucket | Kind::Forgetful => {
+                Place::Bucket(Arc::new(SimBucket::new(&faults, &clock, kind == Kind::Forgetful)))
+            }
+        };
+        Self { clock, faults, place }
+    }
+
+    /// Something in each kind of store.
+    pub(crate) fn each(act: impl Fn(Self)) {
+        KINDS.into_iter().for_each(|kind| act(Self::of(kind)));
+    }
+
+    /// One of a kind after the other.
+    pub(crate) fn any() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self::of(if NEXT.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+            Kind::Container
+        } else {
+            Kind::Bucket
+        })
+    }
+
+    /// The container.
+    pub(crate) fn cont(&self) -> &Container {
+        match &self.place {
+            Place::Container(_, cont) => cont,
+            Place::Bucket(_) => panic!("the store is in a bucket"),
+        }
+    }
+
+    pub(crate) fn is_bucket(&self) -> bool {
+        matches!(self.place, Place::Bucket(_))
+    }
+
+    /// The object store.
+    pub(crate) fn bucket(&self) -> &SimBucket {
+        match &self.place {
+            Place::Container(..) => panic!("the store is in a container"),
+            Place::Bucket(bucket) => bucket,
+        }
+    }
+
+    fn options(&self) -> StoreOptions {
+        StoreOptions { clock: Arc::new(self.clock.clone()), lease_ns: LEASE_NS }
     }
 
     /// The store, for another client of the same pool.
     pub(crate) fn another(&self) -> Store {
         let any: Arc<dyn Clock> = Arc::new(self.clock.clone());
-        self.store_in(&container(&self.cut, &any, false))
+        match &self.place {
+            Place::Container(cut, _) => Store::new(&container(cut, &any, false), &self.options()),
+            Place::Bucket(_) => self.store(),
+        }
     }
 
     pub(crate) fn store(&self) -> Store {
-        self.store_in(&self.cont)
+        match &self.place {
+            Place::Container(_, cont) => Store::new(cont, &self.options()),
+            Place::Bucket(bucket) => Store::in_bucket(Arc::<SimBucket>::clone(bucket), &self.options()),
+        }
     }
 
-    fn store_in(&self, cont: &Container) -> Store {
-        Store::new(cont, &StoreOptions { clock: Arc::new(self.clock.clone()), lease_ns: LEASE_NS })
-    }
-
-    /// Objects in the container.
+    /// Objects that there are.
     pub(crate) fn object_count(&self) -> usize {
-        let mut walk = self.cont.objects(None);
-        core::iter::from_fn(|| Some(walk.next_page().unwrap().len()).filter(|&len| len > 0)).sum()
+        match &self.place {
+            Place::Container(_, cont) => {
+                let mut walk = cont.objects(None);
+                core::iter::from_fn(|| Some(walk.next_page().unwrap().len()).filter(|&len| len > 0)).sum()
+            }
+            Place::Bucket(bucket) => bucket.object_count(),
+        }
     }
 }
 

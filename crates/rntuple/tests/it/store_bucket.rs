@@ -1,0 +1,291 @@
+//! An object store of the S3 kind in memory, which a test cuts off; and what is true of a store in one alone.
+
+use crate::store_append::{cluster, two_columns};
+use crate::store_world::{Faults, Kind, LEASE_NS, World, all_ints};
+use dolmen_env::{Clock, SimClock};
+use dolmen_rntuple::bucket::{Bucket, BucketError, BucketResult, Failure, Got, Object, Put, Read, Tag};
+use dolmen_rntuple::format::locator::Locator;
+use dolmen_rntuple::store::{CreateOptions, Damage, When};
+use dolmen_rntuple::{Entries, Error};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Objects in memory.
+#[derive(Debug)]
+pub(crate) struct SimBucket {
+    faults: Arc<Faults>,
+    clock: SimClock,
+    /// Whether the request from which on all are refused is carried out, and only its answer lost.
+    pub(crate) loses_answers: bool,
+    /// Answers to conditional writings that are yet to say that the condition did not hold, though it was done.
+    pub(crate) denials: AtomicI64,
+    pub(crate) writes: AtomicU64,
+    /// Guards the objects, with the number of the writing as a tag.
+    pub(crate) objects: Mutex<BTreeMap<String, (Vec<u8>, u64, u64)>>,
+}
+
+impl SimBucket {
+    pub(crate) fn new(faults: &Arc<Faults>, clock: &SimClock, loses_answers: bool) -> Self {
+        Self {
+            faults: Arc::clone(faults),
+            clock: clock.clone(),
+            loses_answers,
+            denials: AtomicI64::new(0),
+            writes: AtomicU64::new(0),
+            objects: Mutex::default(),
+        }
+    }
+
+    /// Carries out what changes something, or not.
+    fn change<T>(
+        &self,
+        doing: &'static str,
+        act: impl FnOnce(&mut BTreeMap<String, (Vec<u8>, u64, u64)>) -> T,
+    ) -> BucketResult<T> {
+        let was_cut = self.faults.is_cut();
+        let refused = self.faults.refuses(true);
+        if refused && (was_cut || !self.loses_answers) {
+            return Err(failed(doing));
+        }
+        let done = act(&mut self.objects.lock().unwrap());
+        if refused { Err(failed(doing)) } else { Ok(done) }
+    }
+
+    fn look(&self, doing: &'static str) -> BucketResult<()> {
+        self.faults.round_trips.fetch_add(1, Ordering::Relaxed);
+        if self.faults.refuses(false) { Err(failed(doing)) } else { Ok(()) }
+    }
+
+    fn tag(&self) -> u64 {
+        self.writes.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Clusters, and objects with records that the root has.
+    pub(crate) fn object_count(&self) -> usize {
+        let objects = self.objects.lock().unwrap();
+        let mut clusters: Vec<&str> = objects
+            .keys()
+            .filter_map(|key| key.strip_prefix("c/")?.split_once('/').map(|(number, _)| number))
+            .collect();
+        clusters.dedup();
+        clusters.len() + objects.get("root").map_or(0, |(root, _, _)| nodes(root))
+    }
+}
+
+/// How many objects with records a root has.
+fn nodes(root: &[u8]) -> usize {
+    let length_bytes = u64::from_le_bytes(root[16..24].try_into().unwrap());
+    let structure = dolmen_rntuple::Structure::Record;
+    let packed = &root[24..root.len() - 8];
+    let contents = dolmen_rntuple::format::block::decompress(structure, packed, length_bytes).unwrap();
+    u32::from_le_bytes(contents[24..28].try_into().unwrap()) as usize
+}
+
+fn failed(doing: &'static str) -> BucketError {
+    BucketError { failure: Failure::Unreachable, doing, key: "".into(), source: "it was cut off".into() }
+}
+
+impl Bucket for SimBucket {
+    fn address(&self) -> &str {
+        "s3://sim"
+    }
+
+    fn get(&self, key: &str, known: Option<&Tag>) -> BucketResult<Got> {
+        self.look("get")?;
+        Ok(match self.objects.lock().unwrap().get(key) {
+            None => Got::None,
+            Some((_, tag, _)) if known.is_some_and(|known| *known.0 == *tag.to_string()) => Got::Same,
+            Some((bytes, tag, _)) => Got::Bytes(bytes.clone(), Tag(tag.to_string().into())),
+        })
+    }
+
+    fn read(&self, reads: &mut [Read<'_>]) -> BucketResult<Vec<u64>> {
+        self.look("get")?;
+        self.faults.fetches.fetch_add(reads.len() as u64, Ordering::Relaxed);
+        let objects = self.objects.lock().unwrap();
+        let read = |read: &mut Read<'_>| {
+            let whole = objects.get(read.key).map_or(&[][..], |(bytes, _, _)| bytes);
+            let there = usize::try_from(read.offset).ok().and_then(|at| whole.get(at..)).unwrap_or(&[]);
+            let count = there.len().min(read.into.len());
+            read.into[..count].copy_from_slice(&there[..count]);
+            count as u64
+        };
+        Ok(reads.iter_mut().map(read).collect())
+    }
+
+    fn put(&self, puts: Vec<Put>) -> BucketResult<()> {
+        for Put { key, bytes } in puts {
+            let (tag, now_ns) = (self.tag(), self.clock.now_ns());
+            self.change("put", |objects| objects.insert(key, (bytes.to_vec(), tag, now_ns)))?;
+        }
+        Ok(())
+    }
+
+    fn replace(&self, key: &str, known: Option<&Tag>, bytes: Vec<u8>) -> BucketResult<Option<Tag>> {
+        self.faults.act_before_commit();
+        let (tag, now_ns) = (self.tag(), self.clock.now_ns());
+        let done = self.change("put", |objects| {
+            let there = objects.get(key).map(|(_, tag, _)| Tag(tag.to_string().into()));
+            if there.as_ref() != known {
+                return None;
+            }
+            objects.insert(key.to_owned(), (bytes, tag, now_ns));
+            Some(Tag(tag.to_string().into()))
+        })?;
+        let is_denied = done.is_some() && self.denials.fetch_sub(1, Ordering::Relaxed) > 0;
+        Ok(done.filter(|_| !is_denied))
+    }
+
+    fn list(&self, prefix: &str) -> BucketResult<Vec<Object>> {
+        self.look("list")?;
+        let objects = self.objects.lock().unwrap();
+        let of = |(key, (bytes, _, written_ns)): (&String, &(Vec<u8>, u64, u64))| Object {
+            key: key.clone(),
+            bytes: bytes.len() as u64,
+            written_ns: *written_ns,
+        };
+        Ok(objects.iter().filter(|(key, _)| key.starts_with(prefix)).map(of).collect())
+    }
+
+    fn delete(&self, keys: Vec<String>) -> BucketResult<()> {
+        for key in keys {
+            self.change("delete", |objects| objects.remove(&key))?;
+        }
+        Ok(())
+    }
+}
+
+fn keys(world: &World, prefix: &str) -> Vec<String> {
+    let objects = world.bucket().objects.lock().unwrap();
+    objects.keys().filter(|key| key.starts_with(prefix)).cloned().collect()
+}
+
+#[test]
+fn a_root_that_was_replaced_though_the_answer_says_otherwise_is_known_again() {
+    let world = World::of(Kind::Bucket);
+    world.bucket().denials.store(1000, Ordering::Relaxed);
+    let stored = two_columns(&world);
+    let mut appender = stored.append().unwrap();
+    appender.push(&cluster(&stored, 0)).unwrap();
+    assert_eq!(appender.commit().unwrap().number, 2);
+    assert_eq!(world.store().ntuple("events").unwrap().versions().unwrap().len(), 2);
+    assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (0..5).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_transactions_left_is_swept_away_when_none_can_be_under_way_any_more() {
+    let world = World::of(Kind::Bucket);
+    let stored = two_columns(&world);
+    stored.keep(0).unwrap();
+    for at in 0..6 {
+        let mut appender = stored.append().unwrap();
+        appender.push(&cluster(&stored, at * 5)).unwrap();
+        appender.commit().unwrap();
+    }
+    let before = keys(&world, "m/").len();
+    assert!(before > 12, "{before}");
+    world.store().collect().unwrap();
+    assert!(keys(&world, "m/").len() >= before, "it may be of transactions under way");
+    world.clock.advance(LEASE_NS * 2);
+    // The clock of the store is that of its newest root.
+    stored.tag("kept", When::Now, false).unwrap();
+    world.another().collect().unwrap();
+    let after = keys(&world, "m/").len();
+    assert!(after < 8, "{after} of {before}");
+    assert_eq!(
+        all_ints(&world.another().open("events", When::Now).unwrap(), "a"),
+        (0..30).collect::<Vec<_>>()
+    );
+    world.another().destroy("events").unwrap();
+    assert_eq!(world.object_count(), 0);
+}
+
+#[test]
+fn a_reader_whose_root_is_old_reads_what_it_opened_and_another_reads_on_past_what_was_swept() {
+    let world = World::of(Kind::Bucket);
+    let stored = two_columns(&world);
+    stored.keep(0).unwrap();
+    let (other, before) = (world.another(), stored.open(When::Now).unwrap());
+    assert_eq!(other.list().unwrap().len(), 1);
+    for at in 0..3 {
+        let mut appender = stored.append().unwrap();
+        appender.push(&cluster(&stored, at * 5)).unwrap();
+        appender.commit().unwrap();
+        world.clock.advance(LEASE_NS * 2);
+        stored.keep(0).unwrap();
+        world.store().collect().unwrap();
+    }
+    assert_eq!(before.entry_count(), 0);
+    assert_eq!(all_ints(&other.open("events", When::Now).unwrap(), "a"), (0..15).collect::<Vec<_>>());
+}
+
+#[test]
+fn transactions_of_many_are_all_done_and_each_version_is_of_one() {
+    let world = World::of(Kind::Bucket);
+    two_columns(&world);
+    dolmen_env::scope(|scope| {
+        for at in 0..4 {
+            let store = world.another();
+            scope.spawn(move || {
+                let stored = store.ntuple("events").unwrap();
+                for turn in 0..5 {
+                    let mut appender = stored.append().unwrap();
+                    appender.push(&cluster(&stored, at * 100 + turn * 5)).unwrap();
+                    appender.commit().unwrap();
+                }
+            });
+        }
+    });
+    let stored = world.another().ntuple("events").unwrap();
+    assert_eq!(stored.versions().unwrap().len(), 21);
+    let mut found = all_ints(&stored.open(When::Now).unwrap(), "a");
+    found.sort_unstable();
+    let wanted = (0..4).flat_map(|at| at * 100..at * 100 + 25);
+    assert_eq!(found, wanted.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_damaged_or_lost_group_is_found_and_put_right_from_a_copy() {
+    let world = World::of(Kind::Bucket);
+    let stored = two_columns(&world);
+    let mut appender = stored.append().unwrap();
+    appender.push(&cluster(&stored, 0)).unwrap();
+    appender.push(&cluster(&stored, 5)).unwrap();
+    appender.commit().unwrap();
+    let copies = World::of(Kind::Container);
+    copies.store().import("events", &stored.open(When::Now).unwrap(), &CreateOptions::default()).unwrap();
+    let ntuple = stored.open(When::Now).unwrap();
+    let clusters = ntuple.clusters(Entries { first: 0, end: 10 }).unwrap();
+    let Locator::Stored { object, group, offset, .. } = clusters[0].list.pages[0].locator else { panic!() };
+    let Locator::Stored { object: lost, group: lost_group, .. } =
+        clusters[1].list.pages[clusters[1].pages.columns[0].pages.start].locator
+    else {
+        panic!()
+    };
+    {
+        let mut objects = world.bucket().objects.lock().unwrap();
+        let damaged = objects.get_mut(&format!("c/{object:016x}/{group:08x}")).unwrap();
+        damaged.0[usize::try_from(offset).unwrap()] ^= 1;
+        objects.remove(&format!("c/{lost:016x}/{lost_group:08x}")).unwrap();
+    }
+    let bad = stored.scrub(When::Now, |_| ()).unwrap().bad;
+    assert_eq!(bad[0].damage, Damage::Checksum);
+    assert!(bad.len() > 2 && bad[1..].iter().all(|bad| bad.damage == Damage::Missing), "{bad:?}");
+    let copy = copies.store().open("events", When::Now).unwrap();
+    let repaired = stored.repair(&bad, &copy).unwrap();
+    assert!(repaired.iter().all(|is_right| *is_right));
+    assert!(stored.scrub(When::Now, |_| ()).unwrap().bad.is_empty());
+}
+
+#[test]
+fn an_error_of_a_bucket_says_what_was_asked_of_which_store_and_what_to_do() {
+    let world = World::of(Kind::Bucket);
+    world.faults.after(-1);
+    let error = world.store().list().unwrap_err();
+    assert!(
+        matches!(&error, Error::Bucket { source } if source.failure == Failure::Unreachable),
+        "{error:?}"
+    );
+    assert!(error.to_string().contains("AWS_ENDPOINT_URL"), "{error}");
+}
