@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+/// Bytes of an object, the number of the writing as a tag, and when it was.
+type Written = (Vec<u8>, u64, u64);
+
 /// Objects in memory.
 #[derive(Debug)]
 pub(crate) struct SimBucket {
@@ -21,8 +24,8 @@ pub(crate) struct SimBucket {
     /// Answers to conditional writings that are yet to say that the condition did not hold, though it was done.
     pub(crate) denials: AtomicI64,
     pub(crate) writes: AtomicU64,
-    /// Guards the objects, with the number of the writing as a tag.
-    pub(crate) objects: Mutex<BTreeMap<String, (Vec<u8>, u64, u64)>>,
+    /// Guards the objects.
+    pub(crate) objects: Mutex<BTreeMap<String, Written>>,
 }
 
 impl SimBucket {
@@ -41,7 +44,7 @@ impl SimBucket {
     fn change<T>(
         &self,
         doing: &'static str,
-        act: impl FnOnce(&mut BTreeMap<String, (Vec<u8>, u64, u64)>) -> T,
+        act: impl FnOnce(&mut BTreeMap<String, Written>) -> T,
     ) -> BucketResult<T> {
         let was_cut = self.faults.is_cut();
         let refused = self.faults.refuses(true);
@@ -140,7 +143,7 @@ impl Bucket for SimBucket {
     fn list(&self, prefix: &str) -> BucketResult<Vec<Object>> {
         self.look("list")?;
         let objects = self.objects.lock().unwrap();
-        let of = |(key, (bytes, _, written_ns)): (&String, &(Vec<u8>, u64, u64))| Object {
+        let of = |(key, (bytes, _, written_ns)): (&String, &Written)| Object {
             key: key.clone(),
             bytes: bytes.len() as u64,
             written_ns: *written_ns,
