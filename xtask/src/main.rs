@@ -46,7 +46,7 @@ usage: cargo xtask <command>
   mutants --resume  those that an interrupted run of the same tree has not caught yet
   mutants --check   only see whether each still applies
   mutants --list    print names and claims
-  soak [PART...]    kill, side, crash, recovery, files, everything, cramped, daemon, mount, preload, nothing, network, fuzz, large, address, threads:
+  soak [PART...]    kill, side, crash, recovery, files, everything, ntuples, cramped, daemon, mount, preload, nothing, network, fuzz, large, address, threads:
                     the tests for longer, on fresh seeds or with a sanitizer; --rounds N (10,000) and --minutes N (60) bound
                     each part; results go to docs/benchmarks/soak.md";
 

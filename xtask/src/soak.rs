@@ -23,7 +23,7 @@ struct Part {
     batch: u64,
 }
 
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 13] = [
     Part {
         name: "kill",
         what: "kill -9 of a writing process, reopened and verified",
@@ -68,6 +68,13 @@ const PARTS: [Part; 12] = [
         what: "kill -9 of a process that uses a whole pool, reopened and compared",
         test: ("dolmen-cli", "killed::"),
         variables: &[("KILL_ALL_ROUNDS", Some(200)), ("KILL_ALL_SEED", None)],
+        batch: 200,
+    },
+    Part {
+        name: "ntuples",
+        what: "kill -9 of those who write to stored ntuples, and of their daemon, each version looked at",
+        test: ("dolmen-cli", "ntuples_killed::"),
+        variables: &[("NTUPLE_KILL_ROUNDS", Some(200)), ("NTUPLE_KILL_SEED", None)],
         batch: 200,
     },
     Part {

@@ -21,6 +21,7 @@ mod loads;
 mod measured;
 mod mounted;
 mod ntuples;
+mod ntuples_killed;
 mod objects;
 mod pools;
 mod processes;
