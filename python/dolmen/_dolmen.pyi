@@ -386,7 +386,7 @@ class NtupleStore:
         *,
         description: str = "",
         settings: int = 501,
-        group_bytes: int = 1_048_576,
+        group_bytes: int | None = None,
         keep_ns: int | None = None,
         object_class: str | None = None,
     ) -> StoredNtuple: ...
@@ -396,7 +396,18 @@ class NtupleStore:
         ntuple: str | None = None,
         name: str | None = None,
         *,
-        group_bytes: int = 1_048_576,
+        group_bytes: int | None = None,
+        keep_ns: int | None = None,
+        object_class: str | None = None,
+        order: Sequence[int] = ...,
+        progress: Callable[[int], Any] | None = None,
+    ) -> StoredNtuple: ...
+    def import_ntuple(
+        self,
+        reader: NtupleReader,
+        name: str | None = None,
+        *,
+        group_bytes: int | None = None,
         keep_ns: int | None = None,
         object_class: str | None = None,
         order: Sequence[int] = ...,
@@ -412,7 +423,7 @@ class NtupleStore:
         settings: int = 501,
         page_bytes: int = 262_144,
         cluster_bytes: int = 134_217_728,
-        group_bytes: int = 1_048_576,
+        group_bytes: int | None = None,
         keep_ns: int | None = None,
         object_class: str | None = None,
     ) -> tuple[StoredNtuple, int, int]: ...

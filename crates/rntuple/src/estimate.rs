@@ -225,8 +225,8 @@ impl Usage {
     }
 }
 
-/// Bytes of a blob for that medium: the least of 64 KiB to 64 MiB with which a scan of a cluster of so many bytes waits for answers in at most a
-/// twentieth of its time, and writing costs at most what keeping all of it for a month does. Less would be wasted by whoever reads a few columns.
+/// Bytes of a blob for that medium: the least of 64 KiB to 64 MiB with which a scan of a cluster of so many bytes waits for answers once, or in at
+/// most a twentieth of its time, and writing costs at most what keeping all of it for a month does. Less would be wasted by whoever reads a few columns.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 pub fn blob_bytes(medium: &Medium, cluster_bytes: u64) -> u64 {
@@ -235,7 +235,9 @@ pub fn blob_bytes(medium: &Medium, cluster_bytes: u64) -> u64 {
         let all = medium.seconds(requests, cluster_bytes);
         let waiting = 1.0 - medium.seconds(0, cluster_bytes) / all.max(f64::MIN_POSITIVE);
         let put = medium.prices.put / bytes as f64;
-        waiting <= WAITING_MAX && (medium.prices.put == 0.0 || put <= medium.prices.gigabyte_month / 1e9)
+        let is_one_round = requests <= u64::from(medium.parallel);
+        (waiting <= WAITING_MAX || is_one_round)
+            && (medium.prices.put == 0.0 || put <= medium.prices.gigabyte_month / 1e9)
     };
     let mut sizes = BLOB_BYTES.map(|power| 1_u64 << power);
     let largest = 1 << BLOB_BYTES.end();
@@ -271,6 +273,7 @@ mod tests {
         let near = blob_bytes(&Medium::SSD, cluster);
         let far = blob_bytes(&Medium { parallel: 1, ..Medium::S3 }, cluster);
         assert!(near < far, "{near} {far}");
+        assert_eq!(blob_bytes(&Medium::S3, cluster), 4 << 20, "as many as are under way at once");
         assert!(blob_bytes(&Medium::HDD, 1000) <= 64 << 10);
     }
 }

@@ -249,6 +249,12 @@ impl<S: Source> Ntuple<S> {
         Ok(groups.map(|(at, _)| at).collect())
     }
 
+    /// Entries of the clusters of a group.
+    pub(crate) fn group_entries(&self, group: usize) -> Entries {
+        let ClusterGroup { first_entry, entry_span, .. } = self.groups[group];
+        Entries { first: first_entry, end: first_entry + entry_span }
+    }
+
     /// Where the page lists of a group are, one of each family: their pages are in the merged list in this order.
     pub(crate) fn list_links(&self, group: usize) -> Vec<Link> {
         let added = self.added.iter().map(|family| family.lists[group]);

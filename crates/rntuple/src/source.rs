@@ -1,7 +1,8 @@
 //! Where bytes come from.
 
 use crate::error::{Error, Fault, Result, Structure};
-use crate::format::locator::Locator;
+use crate::format::locator::{Link, Locator};
+use crate::zone::Zone;
 
 /// Bytes that are wanted.
 #[derive(Debug)]
@@ -31,6 +32,14 @@ pub trait Source: Send + Sync {
     /// whose requests take long has more of them under way at once.
     fn fetch_bytes_max(&self) -> u64 {
         8 << 20
+    }
+
+    /// Zones of the pages of lists, one behind the other, if they are kept there.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    fn zones(&self, _lists: &[Link]) -> Result<Option<Vec<Option<Zone>>>> {
+        Ok(None)
     }
 
     /// Whether pages of several columns are one request, so that all that a cluster is to give is better asked for at once.

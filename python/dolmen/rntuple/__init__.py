@@ -725,14 +725,15 @@ class Store:
         *,
         description: str = "",
         compression: str | None = "zstd:1",
-        group_bytes: int = 1 << 20,
+        group_bytes: int | None = None,
         keep: float | None = None,
         object_class: str | None = None,
     ) -> "Stored":
         """Makes an ntuple with the fields that ``data`` has, and these entries, as in ``Stored.append``.
 
         group_bytes
-            Bytes of columns that are stored as one value, and read by one request.
+            Bytes of columns that are stored as one value, and read by one request; None for what suits where the store is: 1 MiB in a container,
+            some MiB in an object store.
         keep
             Seconds for which versions that were replaced are kept; None for a day.
         object_class
@@ -760,7 +761,7 @@ class Store:
         ntuple: str | None = None,
         name: str | None = None,
         *,
-        group_bytes: int = 1 << 20,
+        group_bytes: int | None = None,
         keep: float | None = None,
         object_class: str | None = None,
         order: Sequence[int] = (),
@@ -788,6 +789,32 @@ class Store:
             )
         )
 
+    def import_ntuple(
+        self,
+        source: Ntuple,
+        name: str | None = None,
+        *,
+        group_bytes: int | None = None,
+        keep: float | None = None,
+        object_class: str | None = None,
+        order: Sequence[int] = (),
+        progress: Callable[[int], Any] | None = None,
+    ) -> "Stored":
+        """Imports an ntuple that is open, wherever it is, its pages bit for bit as they are: so it goes from one store to another, of any
+        kind. Arguments and errors are those of ``import_root``; what is known of its pages goes with them.
+        """
+        return Stored(
+            self._store.import_ntuple(
+                source._reader,
+                name,
+                group_bytes=group_bytes,
+                keep_ns=None if keep is None else int(keep * 1e9),
+                object_class=object_class,
+                order=list(order),
+                progress=progress,
+            )
+        )
+
     def skim(
         self,
         source: Ntuple,
@@ -798,7 +825,7 @@ class Store:
         *,
         filter: _Filter | None = None,
         compression: str | None = "zstd:1",
-        group_bytes: int = 1 << 20,
+        group_bytes: int | None = None,
         keep: float | None = None,
         object_class: str | None = None,
     ) -> "Stored":

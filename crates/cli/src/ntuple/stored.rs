@@ -214,10 +214,8 @@ pub(crate) fn import(args: &Import) -> Outcome<Answer> {
     let ntuple = open_file(&args.file, args.ntuple.as_deref())?;
     let name = args.name.clone().unwrap_or_else(|| ntuple.header().name.to_string());
     let opened = open(&args.cont, true)?;
-    let mut options = CreateOptions::default();
-    if let Some(bytes) = args.group {
-        options.group_bytes = u32::try_from(bytes).expect("it was limited");
-    }
+    let group_bytes = args.group.map(|bytes| u32::try_from(bytes).expect("it was limited"));
+    let options = CreateOptions { group_bytes, ..CreateOptions::default() };
     let bar = Bar::of(ntuple.entry_count(), "importing", "entries");
     let made = opened.store.import_telling(&name, &ntuple, &options, |done| bar.at(done));
     drop(bar);

@@ -7,13 +7,12 @@ use crate::container::Container;
 use crate::error::{Error, Result, Wrong};
 use crate::oid::class_of;
 use crate::slot::Slot;
-use dolmen_client::Container as Client;
-use dolmen_rntuple::Entries;
 use dolmen_rntuple::format::schema::{Field, Schema};
 use dolmen_rntuple::store::{
     Appender, ColumnAdder, CreateOptions, Store, StoreOptions, Stored, Version, When,
 };
 use dolmen_rntuple::write::{self, Options};
+use dolmen_rntuple::{Entries, Ntuple, Source};
 use pyo3::prelude::{Bound, Py, PyAny, PyRef, PyResult, Python, pyclass, pymethods};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,26 +28,39 @@ fn told(version: &Version) -> Told {
     (version.number, version.time_ns, version.entry_count, version.cluster_count, made)
 }
 
-/// The ntuples of a container; used by ``dolmen.rntuple``.
+/// The ntuples of a container or of an object store; used by ``dolmen.rntuple``.
 #[pyclass(frozen, module = "dolmen", name = "NtupleStore")]
 pub(crate) struct NtupleStore {
-    cont: Slot<Client>,
+    slot: Slot<Store>,
 }
 
 impl NtupleStore {
     fn run<R: Send>(&self, py: Python<'_>, body: impl FnOnce(&Store) -> Result<R> + Send) -> Result<R> {
-        self.cont.run(py, |cont| body(&Store::new(cont, &StoreOptions::default())))
+        self.slot.run(py, body)
     }
 
     fn hold(&self, py: Python<'_>, stored: Stored) -> Result<StoredNtuple> {
-        let session = self.cont.session().clone();
+        let session = self.slot.session().clone();
         Ok(StoredNtuple { slot: py.detach(|| session.hold(stored))? })
     }
 }
 
+/// Imports an ntuple under a name, its own if there is none; the name.
+fn import<S: Source>(
+    store: &Store,
+    from: &Ntuple<S>,
+    name: Option<String>,
+    how: &CreateOptions,
+    teller: impl FnMut(u64),
+) -> Result<String> {
+    let name = name.unwrap_or_else(|| from.header().name.to_string());
+    store.import_telling(&name, from, how, teller)?;
+    Ok(name)
+}
+
 /// How an ntuple is stored.
 fn create_options(
-    group_bytes: u32,
+    group_bytes: Option<u32>,
     keep_ns: Option<u64>,
     class: Option<&str>,
     order: Vec<u32>,
@@ -61,8 +73,10 @@ fn create_options(
 #[pymethods]
 impl NtupleStore {
     #[new]
-    fn new(cont: PyRef<'_, Container>) -> Self {
-        Self { cont: cont.slot().clone() }
+    fn new(py: Python<'_>, cont: PyRef<'_, Container>) -> PyResult<Self> {
+        let cont = cont.slot();
+        let store = cont.run(py, |cont| Ok(Store::new(cont, &StoreOptions::default())))?;
+        Ok(Self { slot: py.detach(|| cont.hold(store))? })
     }
 
     /// Names of all ntuples.
@@ -79,7 +93,7 @@ impl NtupleStore {
 
     /// Makes an ntuple without entries, whose fields are of the types that these arrays have.
     #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
-    #[pyo3(signature = (name, fields, *, description="", settings=501, group_bytes=1_048_576, keep_ns=None, object_class=None))]
+    #[pyo3(signature = (name, fields, *, description="", settings=501, group_bytes=None, keep_ns=None, object_class=None))]
     fn create(
         &self,
         py: Python<'_>,
@@ -87,7 +101,7 @@ impl NtupleStore {
         fields: Vec<(String, Bound<'_, PyAny>)>,
         description: &str,
         settings: u32,
-        group_bytes: u32,
+        group_bytes: Option<u32>,
         keep_ns: Option<u64>,
         object_class: Option<&str>,
     ) -> PyResult<StoredNtuple> {
@@ -101,14 +115,14 @@ impl NtupleStore {
 
     /// Imports an ntuple of a file of ROOT, its pages as they are, under another name if one is given.
     #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
-    #[pyo3(signature = (path, ntuple=None, name=None, *, group_bytes=1_048_576, keep_ns=None, object_class=None, order=Vec::new(), progress=None))]
+    #[pyo3(signature = (path, ntuple=None, name=None, *, group_bytes=None, keep_ns=None, object_class=None, order=Vec::new(), progress=None))]
     fn import_root(
         &self,
         py: Python<'_>,
         path: PathBuf,
         ntuple: Option<String>,
         name: Option<String>,
-        group_bytes: u32,
+        group_bytes: Option<u32>,
         keep_ns: Option<u64>,
         object_class: Option<&str>,
         order: Vec<u32>,
@@ -117,8 +131,34 @@ impl NtupleStore {
         let how = create_options(group_bytes, keep_ns, object_class, order)?;
         let stored = self.run(py, |store| {
             let ntuple = super::reader::open_file(&path, ntuple.as_deref())?;
-            let name = name.unwrap_or_else(|| ntuple.header().name.to_string());
-            store.import_telling(&name, &ntuple, &how, super::teller(progress))?;
+            let name = import(store, &ntuple, name, &how, super::teller(progress))?;
+            Ok(store.ntuple(&name)?)
+        })?;
+        Ok(self.hold(py, stored)?)
+    }
+
+    /// Imports an ntuple, wherever it is, its pages as they are, under another name if one is given.
+    #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
+    #[pyo3(signature = (reader, name=None, *, group_bytes=None, keep_ns=None, object_class=None, order=Vec::new(), progress=None))]
+    fn import_ntuple(
+        &self,
+        py: Python<'_>,
+        reader: PyRef<'_, NtupleReader>,
+        name: Option<String>,
+        group_bytes: Option<u32>,
+        keep_ns: Option<u64>,
+        object_class: Option<&str>,
+        order: Vec<u32>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<StoredNtuple> {
+        let how = create_options(group_bytes, keep_ns, object_class, order)?;
+        let from = reader.ntuple(py)?;
+        let stored = self.run(py, |store| {
+            let teller = super::teller(progress);
+            let name = match &from {
+                Any::File(from) => import(store, from, name, &how, teller),
+                Any::Stored(from) => import(store, from, name, &how, teller),
+            }?;
             Ok(store.ntuple(&name)?)
         })?;
         Ok(self.hold(py, stored)?)
@@ -127,7 +167,7 @@ impl NtupleStore {
     /// Makes an ntuple of fields at the top of another one, all if none are named, and of entries of ranges. It, and how many clusters were taken as
     /// they are and how many were written anew.
     #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
-    #[pyo3(signature = (reader, name, fields, ranges, *, settings=501, page_bytes=262_144, cluster_bytes=134_217_728, group_bytes=1_048_576, keep_ns=None, object_class=None))]
+    #[pyo3(signature = (reader, name, fields, ranges, *, settings=501, page_bytes=262_144, cluster_bytes=134_217_728, group_bytes=None, keep_ns=None, object_class=None))]
     fn skim(
         &self,
         py: Python<'_>,
@@ -138,7 +178,7 @@ impl NtupleStore {
         settings: u32,
         page_bytes: u32,
         cluster_bytes: u64,
-        group_bytes: u32,
+        group_bytes: Option<u32>,
         keep_ns: Option<u64>,
         object_class: Option<&str>,
     ) -> PyResult<(StoredNtuple, u64, u64)> {

@@ -15,7 +15,7 @@ use crate::format::CHECKSUM_BYTES;
 use crate::format::locator::Locator;
 use crate::format::page_list::Page;
 use crate::format::schema::{Column, Schema};
-use crate::ntuple::{Entries, Ntuple};
+use crate::ntuple::Ntuple;
 use crate::sealed::{SealedCluster, SealedColumn};
 use crate::source::Source;
 use dolmen_client::{IoBuf, ObjectClass};
@@ -95,11 +95,7 @@ impl Appender {
             return Err(Error::OtherSchema);
         }
         let class = ObjectClass(self.base.anchor.class);
-        let entries = Entries { first: 0, end: from.entry_count() };
-        for cluster in from.clusters(entries)? {
-            let placed = self.writing.copy(class, from, &cluster)?;
-            self.clusters.push(placed);
-        }
+        self.clusters.extend(self.writing.copy_all(class, from, |_| ())?);
         Ok(())
     }
 

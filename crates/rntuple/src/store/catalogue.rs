@@ -12,9 +12,11 @@ use super::record::{Anchor, Config, Entry, Made, Tag};
 use super::source::StoreSource;
 use crate::bucket::Bucket;
 use crate::error::{Error, Result};
+use crate::estimate::{Medium, blob_bytes};
 use crate::format::Header;
 use crate::format::schema::Schema;
 use crate::ntuple::Ntuple;
+use crate::write::CLUSTER_BYTES;
 use dolmen_client::{Container, ObjectClass};
 use dolmen_env::{Clock, RealClock};
 use std::sync::Arc;
@@ -49,8 +51,9 @@ impl Default for StoreOptions {
 /// How an ntuple is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreateOptions {
-    /// Bytes of a column group, about.
-    pub group_bytes: u32,
+    /// Bytes of a column group, about; what suits where the store is if none are said: 1 MiB in a container, in an object store what is estimated for
+    /// one ([`blob_bytes`](crate::estimate::blob_bytes)).
+    pub group_bytes: Option<u32>,
     /// Class of the objects of clusters.
     pub class: ObjectClass,
     /// For how long versions that were replaced are kept.
@@ -65,7 +68,7 @@ pub struct CreateOptions {
 impl Default for CreateOptions {
     fn default() -> Self {
         Self {
-            group_bytes: GROUP_BYTES_DEFAULT,
+            group_bytes: None,
             class: ObjectClass::SX,
             keep_ns: KEEP_NS_DEFAULT,
             order: Vec::new(),
@@ -229,7 +232,7 @@ impl Store {
         let entry = Entry { number: stored.number, created_ns: anchor.time_ns }.write();
         let config = Config {
             keep_ns: options.keep_ns,
-            group_bytes: options.group_bytes.clamp(1, GROUP_BYTES_MAX),
+            group_bytes: self.group_bytes(options, CLUSTER_BYTES),
             class: anchor.class,
             order: options.order.clone(),
         };
@@ -246,6 +249,17 @@ impl Store {
             numbers.end_in(at)?;
             self.home.put(at, Records::Catalogue, stored.name.as_bytes(), &[(place::ID, &entry)])
         })
+    }
+
+    /// Bytes of a group, of clusters with so many.
+    pub(super) fn group_bytes(&self, options: &CreateOptions, cluster_bytes: u64) -> u32 {
+        let suits = || match &self.home {
+            Home::Container(_) => GROUP_BYTES_DEFAULT,
+            Home::Bucket(_) => {
+                u32::try_from(blob_bytes(&Medium::S3, cluster_bytes)).unwrap_or(GROUP_BYTES_MAX)
+            }
+        };
+        options.group_bytes.unwrap_or_else(suits).clamp(1, GROUP_BYTES_MAX)
     }
 
     /// The class of objects of clusters, as many groups as fit now.

@@ -48,7 +48,7 @@ impl Store {
             u32::try_from(place).ok()
         });
         let options = CreateOptions {
-            group_bytes: config.group_bytes,
+            group_bytes: Some(config.group_bytes),
             class: ObjectClass(anchor.class),
             keep_ns: config.keep_ns,
             order: order.collect(),

@@ -15,6 +15,8 @@ use crate::format::schema::Schema;
 use crate::format::{CHECKSUM_BYTES, Header, PAGE_BYTES_MAX, checksum};
 use crate::ntuple::{Cluster, Entries, Ntuple};
 use crate::source::{Source, Want};
+use crate::write::CLUSTER_BYTES;
+use crate::zone::Zone;
 use dolmen_client::{IoBuf, ObjectClass};
 
 /// Bytes of groups that are read together.
@@ -44,17 +46,15 @@ impl Store {
         name: &str,
         from: &Ntuple<S>,
         options: &CreateOptions,
-        mut progress: impl FnMut(u64),
+        progress: impl FnMut(u64),
     ) -> Result<Version> {
         self.check_name(name)?;
         let header = Header { name: name.into(), checksum: 0, ..from.header().clone() };
         check(&header.schema)?;
-        let config = Config {
-            keep_ns: 0,
-            group_bytes: options.group_bytes.max(1),
-            class: 0,
-            order: options.order.clone(),
-        };
+        let cluster_bytes = from.all_clusters()?.iter().map(stored_bytes).max().unwrap_or(CLUSTER_BYTES);
+        let group_bytes = self.group_bytes(options, cluster_bytes);
+        let options = &CreateOptions { group_bytes: Some(group_bytes), ..options.clone() };
+        let config = Config { keep_ns: 0, group_bytes, class: 0, order: options.order.clone() };
         let mut writing = Writing {
             numbers: self.numbers(),
             pipeline: Pipeline::new(self.home()),
@@ -64,11 +64,7 @@ impl Store {
         let stored = self.numbered(name, writing.numbers.next()?);
         let class = self.class(options)?;
         let (base, envelope) = Base::before_first(&header, from.known(), class);
-        let mut clusters = Vec::new();
-        for cluster in from.clusters(Entries { first: 0, end: from.entry_count() })? {
-            clusters.push(writing.copy(class, from, &cluster)?);
-            progress(cluster.pages.first_entry + cluster.pages.entry_count);
-        }
+        let clusters = writing.copy_all(class, from, progress)?;
         writing.pipeline.finish()?;
         let mut first = base.append(&clusters, Made::Imported, self.now_ns())?;
         first.put_header(&envelope)?;
@@ -80,10 +76,26 @@ impl Store {
     }
 }
 
+/// Bytes of all pages of a cluster as they are stored.
+fn stored_bytes(cluster: &Cluster<'_>) -> u64 {
+    let pages = cluster.pages.columns.iter().flat_map(|column| &cluster.list.pages[column.pages.clone()]);
+    pages.map(|page| page.locator.bytes()).fold(0, u64::saturating_add)
+}
+
 /// Whether a header of it can be written.
 pub(super) fn check(schema: &Schema) -> Result<()> {
     let unknown = (0_u32..).zip(&schema.fields).find(|(_, field)| field.role.is_none());
     unknown.map_or(Ok(()), |(field, _)| Err(crate::ntuple::unknown(field, Feature::Role(u16::MAX))))
+}
+
+/// Where the zones of pages come from.
+enum Finding<'a> {
+    /// They were found before, of all pages of the list.
+    Known(&'a [Option<Zone>]),
+    /// Pages are looked at.
+    Measured(&'a mut [Measure]),
+    /// Nobody wants them.
+    None,
 }
 
 /// Groups that are read together, with their memory.
@@ -94,12 +106,40 @@ struct Batch<'g> {
 }
 
 impl Writing {
-    /// Puts a cluster of another ntuple.
-    pub(super) fn copy<S: Source>(
+    /// Puts all clusters of another ntuple.
+    pub(super) fn copy_all<S: Source>(
+        &mut self,
+        class: ObjectClass,
+        from: &Ntuple<S>,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Vec<Placed>> {
+        // That they follow each other.
+        from.all_clusters()?;
+        let mut groups = from.groups_with(Entries { first: 0, end: from.entry_count() })?;
+        groups.sort_by_key(|&group| from.group_entries(group).first);
+        let mut placed = Vec::new();
+        for group in groups {
+            let list = from.page_lists(&[group])?[0];
+            // Where they were found before, nothing has to be decompressed for them.
+            let zones =
+                from.source().zones(&from.list_links(group))?.filter(|zones| zones.len() == list.pages.len());
+            let mut clusters: Vec<_> = list.clusters.iter().map(|pages| Cluster { pages, list }).collect();
+            clusters.sort_by_key(|cluster| cluster.pages.first_entry);
+            for cluster in clusters {
+                placed.push(self.copy(class, from, &cluster, zones.as_deref())?);
+                progress(cluster.pages.first_entry + cluster.pages.entry_count);
+            }
+        }
+        Ok(placed)
+    }
+
+    /// Puts a cluster of another ntuple, of whose list these are the zones.
+    fn copy<S: Source>(
         &mut self,
         class: ObjectClass,
         from: &Ntuple<S>,
         cluster: &Cluster<'_>,
+        zones: Option<&[Option<Zone>]>,
     ) -> Result<Placed> {
         let schema = &from.header().schema;
         let mut columns = Vec::new();
@@ -138,7 +178,12 @@ impl Writing {
             let mut batch =
                 Batch { first, groups: some, bufs: some.iter().map(room).collect::<Result<_>>()? };
             batch.read(from, cluster)?;
-            batch.look(number, cluster, self.measures.then_some(&mut measures), &mut columns)?;
+            let finding = match zones {
+                Some(zones) => Finding::Known(zones),
+                None if self.measures => Finding::Measured(&mut measures),
+                None => Finding::None,
+            };
+            batch.look(number, cluster, finding, &mut columns)?;
             for (group, buf) in (first..).zip(batch.bufs) {
                 self.pipeline.write(class, (number, group), buf)?;
             }
@@ -176,12 +221,13 @@ impl Batch<'_> {
         &self,
         object: u64,
         cluster: &Cluster<'_>,
-        mut measures: Option<&mut Vec<Measure>>,
+        mut zones: Finding<'_>,
         columns: &mut [Option<PlacedColumn>],
     ) -> Result<()> {
         for (at, (group, buf)) in (self.first..).zip(self.groups.iter().zip(&self.bufs)) {
             for &(no, offset) in &group.pages {
-                let page = cluster.list.pages[cluster.pages.columns[no.column].pages.start + no.page];
+                let at_list = cluster.pages.columns[no.column].pages.start + no.page;
+                let page = cluster.list.pages[at_list];
                 let start = usize::try_from(offset).expect("the group is in memory");
                 let end = start + usize::try_from(page.locator.bytes()).expect("the group is in memory");
                 let stored = &buf[start..end];
@@ -194,9 +240,10 @@ impl Batch<'_> {
                     let (structure, fault) = (Structure::Page { column }, Fault::Checksum);
                     return Err(Error::Corrupt { structure, offset: stored.len() as u64, fault });
                 }
-                let zone = match &mut measures {
-                    Some(measures) => measures[no.column].next(page.element_count, stored)?,
-                    None => None,
+                let zone = match &mut zones {
+                    Finding::Known(zones) => zones[at_list],
+                    Finding::Measured(measures) => measures[no.column].next(page.element_count, stored)?,
+                    Finding::None => None,
                 };
                 let placed = columns[no.column].as_mut().expect("it has pages");
                 placed.pages[no.page].locator = locator(object, at, offset, stored.len())?;

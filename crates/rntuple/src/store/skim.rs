@@ -77,6 +77,8 @@ impl Store {
             Header { name: name.into(), schema: part.schema.clone(), checksum: 0, ..from.header().clone() };
         let class = self.class(options)?;
         let (base, envelope) = Base::before_first(&header, part.schema.known(), class);
+        let group_bytes = Some(self.group_bytes(options, write.cluster_bytes));
+        let options = &CreateOptions { group_bytes, ..options.clone() };
         let mut skim = Skim::begin(self, from, &part, (options, write), class)?;
         skim.run(ranges)?;
         let mut first = base.append(&skim.placed, Made::Skimmed, self.now_ns())?;
@@ -109,7 +111,8 @@ impl<'a, S: Source> Skim<'a, S> {
         (options, write): (&CreateOptions, &'a Options),
         class: ObjectClass,
     ) -> Result<Self> {
-        let (group_bytes, order) = (options.group_bytes.max(1), options.order.clone());
+        let group_bytes = store.group_bytes(options, write.cluster_bytes);
+        let order = options.order.clone();
         let config = Config { keep_ns: 0, group_bytes, class: 0, order };
         let (numbers, measures) = (store.numbers(), options.measures);
         let mut writing = Writing { numbers, pipeline: Pipeline::new(store.home()), config, measures };

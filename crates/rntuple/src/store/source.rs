@@ -8,6 +8,7 @@ use crate::bucket::Read;
 use crate::error::{Error, Fault, Result, Structure};
 use crate::format::locator::{Link, Locator};
 use crate::source::{Source, Want};
+use crate::zone::Zone;
 use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_client::{
     At, Cond, Container, FetchIod, Fetched, IoBuf, Key, Object, ObjectClass, Recx, Way, side_by_side,
@@ -229,6 +230,14 @@ impl StoreSource {
         }
     }
 
+    /// How many requests one asking is: a bucket is asked for each range.
+    fn requests(&self, asking: &Asking) -> usize {
+        match (&self.home, &asking.what) {
+            (Home::Bucket(_), What::Group { extents, .. }) => extents.len(),
+            _ => 1,
+        }
+    }
+
     /// Asks side by side.
     fn ask(&self, askings: &mut [Asking]) -> Result<()> {
         self.counts.round_trips.fetch_add(1, Ordering::Relaxed);
@@ -380,7 +389,8 @@ impl Source for StoreSource {
         let mut askings = Vec::new();
         self.of_pages(wants, &pages, &mut askings)?;
         let bytes: usize = askings.iter().map(|asking| asking.bytes).sum();
-        self.counts.page_requests.fetch_add(askings.len() as u64, Ordering::Relaxed);
+        let requests: usize = askings.iter().map(|asking| self.requests(asking)).sum();
+        self.counts.page_requests.fetch_add(requests as u64, Ordering::Relaxed);
         self.counts.page_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let page_count = askings.len();
         Self::of_own(wants, &own, &mut askings);
@@ -414,6 +424,10 @@ impl Source for StoreSource {
 
     fn fetch_bytes_max(&self) -> u64 {
         self.home.habits().fetch_bytes_max
+    }
+
+    fn zones(&self, lists: &[Link]) -> Result<Option<Vec<Option<Zone>>>> {
+        Ok(Some(self.known(lists)?.iter().map(|known| known.zone).collect()))
     }
 
     fn has_groups(&self) -> bool {

@@ -44,7 +44,7 @@ proptest! {
         let ntuple = Ntuple::open(source.clone(), &anchor).unwrap();
         let world = World::any();
         let store = world.store();
-        let options = CreateOptions { group_bytes, ..CreateOptions::default() };
+        let options = CreateOptions { group_bytes: Some(group_bytes), ..CreateOptions::default() };
         let version = store.import("events", &ntuple, &options).unwrap();
         prop_assert_eq!((version.number, version.entry_count, version.made), (1, 25, Made::Imported));
         let stored = store.open("events", When::Now).unwrap();
@@ -113,7 +113,7 @@ fn many_columns_are_few_requests_and_one_page_is_read_alone() {
         let fields: Vec<_> = (0..300).map(|number| format!("f{number}")).collect();
         let fields: Vec<_> = fields.iter().map(|name| (&**name, ColumnKind::Int32)).collect();
         let header = header("wide", &fields);
-        let options = CreateOptions { group_bytes: 8 << 10, ..CreateOptions::default() };
+        let options = CreateOptions { group_bytes: Some(8 << 10), ..CreateOptions::default() };
         let stored = world.store().create(&header, &options).unwrap();
         let mut appender = stored.append().unwrap();
         let mix = |at: i32| at.wrapping_mul(-1_640_531_535);

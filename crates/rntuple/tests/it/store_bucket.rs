@@ -5,8 +5,8 @@ use crate::store_world::{Faults, Kind, LEASE_NS, World, all_ints};
 use dolmen_env::{Clock, SimClock};
 use dolmen_rntuple::bucket::{Bucket, BucketError, BucketResult, Failure, Got, Object, Put, Read, Tag};
 use dolmen_rntuple::format::locator::Locator;
-use dolmen_rntuple::store::{CreateOptions, Damage, When};
-use dolmen_rntuple::{Entries, Error};
+use dolmen_rntuple::store::{Compare, Condition, CreateOptions, Damage, Number, When};
+use dolmen_rntuple::{Entries, Error, Ntuple, Source, Want};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -246,6 +246,50 @@ fn transactions_of_many_are_all_done_and_each_version_is_of_one() {
     found.sort_unstable();
     let wanted = (0..4).flat_map(|at| at * 100..at * 100 + 25);
     assert_eq!(found, wanted.collect::<Vec<_>>());
+}
+
+#[test]
+fn between_stores_of_all_kinds_pages_go_as_they_are_with_what_is_known_of_them() {
+    let kinds = [Kind::Bucket, Kind::Container, Kind::Bucket, Kind::Bucket];
+    let mut from = World::of(Kind::Container);
+    let stored = two_columns(&from);
+    let mut appender = stored.append().unwrap();
+    for at in 0..3 {
+        appender.push(&cluster(&stored, at * 5)).unwrap();
+    }
+    appender.commit().unwrap();
+    let wanted = pages(&stored.open(When::Now).unwrap());
+    for kind in kinds {
+        let to = World::of(kind);
+        let ntuple = from.store().open("events", When::Now).unwrap();
+        // Who does not look at pages has zones all the same.
+        let options = CreateOptions { measures: false, ..CreateOptions::default() };
+        to.store().import("events", &ntuple, &options).unwrap();
+        let moved = to.store().open("events", When::Now).unwrap();
+        assert_eq!(pages(&moved), wanted);
+        let condition =
+            Condition { field: "a".into(), compare: Compare::GreaterOrEqual, number: Number::Signed(10) };
+        assert_eq!(
+            moved.prune(&[condition], Entries { first: 0, end: 15 }).unwrap(),
+            [Entries { first: 10, end: 15 }]
+        );
+        from = to;
+    }
+}
+
+/// Bytes of all pages.
+fn pages<S: Source>(ntuple: &Ntuple<S>) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    for cluster in ntuple.all_clusters().unwrap() {
+        for page in
+            &cluster.list.pages[cluster.pages.columns[0].pages.start..cluster.pages.columns[1].pages.end]
+        {
+            let mut into = vec![0; usize::try_from(page.locator.bytes()).unwrap()];
+            ntuple.source().fetch(&mut [Want { locator: page.locator, into: &mut into }]).unwrap();
+            found.push(into);
+        }
+    }
+    found
 }
 
 #[test]

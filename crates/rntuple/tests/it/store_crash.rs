@@ -54,7 +54,7 @@ fn an_import_that_ends_anywhere_is_there_as_a_whole_or_leaves_nothing() {
     let (bytes, anchor) = file(&of, &values, how);
     let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
     let wanted = ntuple.read(&[0], Entries { first: 0, end: 20 }).unwrap();
-    let options = CreateOptions { group_bytes: 100, ..CreateOptions::default() };
+    let options = CreateOptions { group_bytes: Some(100), ..CreateOptions::default() };
     let steps = at_each_request(
         |_| (),
         |world, ()| world.store().import("events", &ntuple, &options).map(drop),

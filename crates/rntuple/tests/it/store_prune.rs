@@ -104,7 +104,7 @@ proptest! {
 fn what_cannot_match_is_not_fetched() {
     World::each(|world| {
         let header = header("events", &[("x", ColumnKind::Real64), ("n", ColumnKind::Int32)]);
-        let options = CreateOptions { group_bytes: 4 << 10, ..CreateOptions::default() };
+        let options = CreateOptions { group_bytes: Some(4 << 10), ..CreateOptions::default() };
         let stored = world.store().create(&header, &options).unwrap();
         let mut appender = stored.append().unwrap();
         let mix = |at: i32| at.wrapping_mul(-1_640_531_535);

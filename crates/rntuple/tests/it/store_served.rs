@@ -87,7 +87,7 @@ fn several_connections_of_each_kind_import_append_and_read() {
     let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
     let all = Entries { first: 0, end: 500 };
     let wanted = ntuple.read(&[0], all).unwrap();
-    let options = CreateOptions { group_bytes: 1000, ..CreateOptions::default() };
+    let options = CreateOptions { group_bytes: Some(1000), ..CreateOptions::default() };
     for (at, store) in stores.iter().enumerate() {
         store.import(&format!("by {at}"), &ntuple, &options).unwrap();
     }

@@ -160,7 +160,7 @@ fn columns_that_are_read_together_are_packed_together() {
         let names: Vec<_> = (0..40).map(|number| format!("f{number}")).collect();
         let fields: Vec<_> = names.iter().map(|name| (&**name, ColumnKind::Int32)).collect();
         let header = header("events", &fields);
-        let options = CreateOptions { group_bytes: 2000, ..CreateOptions::default() };
+        let options = CreateOptions { group_bytes: Some(2000), ..CreateOptions::default() };
         let stored = world.store().create(&header, &options).unwrap();
         let mix = |at: i32| at.wrapping_mul(-1_640_531_535);
         let columns: Vec<_> = (0..40).map(|column| ints((0..100).map(|at| mix(at + column)))).collect();
