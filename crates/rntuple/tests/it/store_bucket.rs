@@ -181,9 +181,12 @@ fn what_transactions_left_is_swept_away_when_none_can_be_under_way_any_more() {
     let world = World::of(Kind::Bucket);
     let stored = two_columns(&world);
     stored.keep(0).unwrap();
-    for at in 0..6 {
+    // A list of as many clusters as a list has, which no version writes anew, and too long to be in a node.
+    for clusters in [64, 1, 1, 1, 1, 1] {
         let mut appender = stored.append().unwrap();
-        appender.push(&cluster(&stored, at * 5)).unwrap();
+        for _ in 0..clusters {
+            appender.push(&cluster(&stored, 0)).unwrap();
+        }
         appender.commit().unwrap();
     }
     let before = keys(&world, "m/").len();
@@ -196,10 +199,8 @@ fn what_transactions_left_is_swept_away_when_none_can_be_under_way_any_more() {
     world.another().collect().unwrap();
     let after = keys(&world, "m/").len();
     assert!(after < 8, "{after} of {before}");
-    assert_eq!(
-        all_ints(&world.another().open("events", When::Now).unwrap(), "a"),
-        (0..30).collect::<Vec<_>>()
-    );
+    let scrubbed = world.another().ntuple("events").unwrap().scrub(When::Now, |_| ()).unwrap();
+    assert!(scrubbed.pages > 69 && scrubbed.bad.is_empty(), "{scrubbed:?}");
     world.another().destroy("events").unwrap();
     assert_eq!(world.object_count(), 0);
 }
