@@ -77,7 +77,9 @@ pub use process::{
     process_id, raise_descriptor_limit,
 };
 pub use real::{RealDisk, RealOptions};
-pub use record::{certs_directory, create_own_dir, is_own_link, named_system, read_record, write_record};
+pub use record::{
+    certs_directory, create_own_dir, is_own_link, named_system, object_variable, read_record, write_record,
+};
 pub use region::{Region, copy_crc};
 pub use rng::{Rng, Secrets, entropy_u64};
 pub use root::{DirLock, HeldDir, RealRoot, entries, read_small, subdirectories, unfinished_name};

@@ -37,6 +37,17 @@ pub fn certs_directory() -> Result<Option<PathBuf>> {
     }
 }
 
+/// What the environment says of how objects are reached, by a name that all programs of this kind know (`AWS_…`); `None` if it is not set,
+/// empty, or no text.
+///
+/// # Panics
+/// Of any other name.
+#[must_use]
+pub fn object_variable(name: &str) -> Option<String> {
+    assert!(name.starts_with("AWS_"), "{name} is none of those");
+    std::env::var_os(name)?.into_string().ok().filter(|value| !value.is_empty())
+}
+
 /// What the user's settings say under a key, in quotes.
 fn setting(key: &str) -> Result<Option<String>> {
     Ok(settings()?.and_then(|text| value_of(&text, key).map(str::to_owned)))

@@ -4,6 +4,9 @@ use crate::error::{Error, Fault, Result, Structure};
 use crate::format::locator::{Link, Locator};
 use crate::zone::Zone;
 
+/// Bytes of pages that are fetched at once where a request takes no time: what they become fits in caches.
+pub(crate) const FETCH_BYTES_MAX: u64 = 8 << 20;
+
 /// Bytes that are wanted.
 #[derive(Debug)]
 pub struct Want<'a> {
@@ -31,7 +34,7 @@ pub trait Source: Send + Sync {
     /// Bytes of pages that are fetched before they are decoded. What they become should still be in a cache of the processor; a source
     /// whose requests take long has more of them under way at once.
     fn fetch_bytes_max(&self) -> u64 {
-        8 << 20
+        FETCH_BYTES_MAX
     }
 
     /// Zones of the pages of lists, one behind the other, if they are kept there.

@@ -15,7 +15,7 @@ enum Allowed {
 const DOOR: Allowed = Allowed::Only(&["types", "codec", "env", "client", "dfs", "local", "net"]);
 
 /// The table. A crate that is not in it fails, so that its place is decided when it is created.
-const LAYERS: [(&str, Allowed); 23] = [
+const LAYERS: [(&str, Allowed); 24] = [
     ("types", Allowed::Only(&[])),
     ("codec", Allowed::Only(&["types"])),
     ("layout", Allowed::Only(&["types"])),
@@ -31,8 +31,12 @@ const LAYERS: [(&str, Allowed); 23] = [
     ("preload", DOOR),
     ("fuse", DOOR),
     ("s3", DOOR),
-    ("python", Allowed::Only(&["types", "codec", "env", "client", "dfs", "local", "net", "rntuple"])),
+    (
+        "python",
+        Allowed::Only(&["types", "codec", "env", "client", "dfs", "local", "net", "remote", "rntuple"]),
+    ),
     ("rntuple", DOOR),
+    ("remote", Allowed::Only(&["types", "env", "rntuple"])),
     ("fields", DOOR),
     ("cli", Allowed::AllBut(&["sim", "bench-compare"])),
     ("sim", Allowed::AllBut(&["cli", "bench", "bench-compare"])),

@@ -5,7 +5,7 @@
 
 use super::anchor::Anchor;
 use super::layout::{BLOB_BYTES_MAX, Layout};
-use super::write::{FORMAT_VERSION, FileOptions, RootWriter};
+use super::write::{FORMAT_VERSION, FileOptions, Output, RootWriter};
 use crate::error::{Error, Fault, Result, Structure};
 use crate::format::CHECKSUM_BYTES;
 use crate::format::block;
@@ -28,9 +28,32 @@ pub fn export<S: Source>(
     ntuple: &Ntuple<S>,
     path: &Path,
     options: FileOptions,
+    progress: impl FnMut(u64),
+) -> Result<()> {
+    let writer = RootWriter::create(path, ntuple.header().clone(), ntuple.known(), options)?;
+    put_all(ntuple, writer, progress)
+}
+
+/// Writes the ntuple to a file of ROOT called `name`, that is written to `output`, as [`export`].
+///
+/// # Errors
+/// As of [`export`].
+pub fn export_on<S: Source>(
+    ntuple: &Ntuple<S>,
+    output: Box<dyn Output>,
+    name: &str,
+    options: FileOptions,
+    progress: impl FnMut(u64),
+) -> Result<()> {
+    let writer = RootWriter::create_on(output, name, ntuple.header().clone(), ntuple.known(), options)?;
+    put_all(ntuple, writer, progress)
+}
+
+fn put_all<S: Source>(
+    ntuple: &Ntuple<S>,
+    mut writer: RootWriter,
     mut progress: impl FnMut(u64),
 ) -> Result<()> {
-    let mut writer = RootWriter::create(path, ntuple.header().clone(), ntuple.known(), options)?;
     for cluster in ntuple.all_clusters()? {
         writer.append(&ntuple.take(&cluster, |_| true)?)?;
         progress(cluster.pages.first_entry + cluster.pages.entry_count);

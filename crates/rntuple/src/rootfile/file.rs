@@ -7,6 +7,7 @@ use crate::error::{Error, Fault, Result, Structure};
 use crate::format::locator::Locator;
 use crate::format::{Cursor, block};
 use crate::source::{Source, Want, file_offset, short, within};
+use core::fmt;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -43,10 +44,25 @@ const BUFFERS_MAX: usize = 256;
 /// The class of anchors.
 const ANCHOR_CLASS: &str = "ROOT::RNTuple";
 
+/// What has the bytes of a file.
+enum Bytes {
+    Local(File),
+    Elsewhere(Box<dyn Source>),
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(file) => file.fmt(f),
+            Self::Elsewhere(_) => f.write_str("Elsewhere"),
+        }
+    }
+}
+
 /// A file of ROOT that is open for reading.
 #[derive(Debug)]
 pub struct RootFile {
-    file: File,
+    file: Bytes,
     /// Keys of all directories, with the directories' names before theirs.
     keys: Vec<Key>,
     length_bytes: u64,
@@ -63,7 +79,18 @@ impl RootFile {
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|source| Error::Io { offset: 0, source })?;
         let metadata = file.metadata().map_err(|source| Error::Io { offset: 0, source })?;
-        let length_bytes = metadata.len();
+        Self::of(Bytes::Local(file), metadata.len())
+    }
+
+    /// Opens a file of `length_bytes` whose bytes are elsewhere, and reads its keys.
+    ///
+    /// # Errors
+    /// What `source` says; [`Error::Corrupt`] if it is no file of ROOT.
+    pub fn open_on(source: Box<dyn Source>, length_bytes: u64) -> Result<Self> {
+        Self::of(Bytes::Elsewhere(source), length_bytes)
+    }
+
+    fn of(file: Bytes, length_bytes: u64) -> Result<Self> {
         let mut opened =
             Self { file, keys: Vec::new(), length_bytes, key_bytes_max: None, descriptions: (0, 0) };
         let top = opened.top_directory()?;
@@ -226,9 +253,21 @@ impl RootFile {
 
     /// How many bytes were read: fewer only where the file ends.
     fn read_up_to(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let file = match &self.file {
+            Bytes::Local(file) => file,
+            Bytes::Elsewhere(source) => {
+                let left = usize::try_from(self.length_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+                let count = into.len().min(left);
+                if count > 0 {
+                    let locator = Locator::File { offset, bytes: count as u64 };
+                    source.fetch(&mut [Want { locator, into: &mut into[..count] }])?;
+                }
+                return Ok(count);
+            }
+        };
         let mut count = 0;
         while count < into.len() {
-            match self.file.read_at(&mut into[count..], offset.saturating_add(count as u64)) {
+            match file.read_at(&mut into[count..], offset.saturating_add(count as u64)) {
                 Ok(0) => break,
                 Ok(more) => count += more,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -256,11 +295,11 @@ impl RootFile {
     }
 
     /// Reads neighbours in the file with one call of the system.
-    fn read_run(&self, offset: u64, run: &mut [&mut Want<'_>]) -> Result<()> {
+    fn read_run(&self, file: &File, offset: u64, run: &mut [&mut Want<'_>]) -> Result<()> {
         let all: usize = run.iter().map(|want| want.into.len()).sum();
         let mut buffers: Vec<_> = run.iter_mut().map(|want| IoSliceMut::new(want.into)).collect();
         let count = loop {
-            match rustix::io::preadv(&self.file, &mut buffers, offset) {
+            match rustix::io::preadv(file, &mut buffers, offset) {
                 Ok(count) => break count,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(Error::Io { offset, source: errno.into() }),
@@ -279,6 +318,11 @@ impl RootFile {
     }
 }
 
+/// The same want, of another source.
+fn elsewhere<'a>((_, want): (u64, &'a mut Want<'_>)) -> Want<'a> {
+    Want { locator: want.locator, into: want.into }
+}
+
 impl Source for RootFile {
     fn fetch(&self, wants: &mut [Want<'_>]) -> Result<()> {
         let key_bytes_max =
@@ -292,13 +336,20 @@ impl Source for RootFile {
                 placed.push((offset, want));
             }
         }
+        let file = match &self.file {
+            Bytes::Local(file) => file,
+            Bytes::Elsewhere(source) => {
+                let mut wants: Vec<Want<'_>> = placed.into_iter().map(elsewhere).collect();
+                return source.fetch(&mut wants);
+            }
+        };
         placed.sort_by_key(|(offset, _)| *offset);
         let mut run: Vec<&mut Want<'_>> = Vec::new();
         let (mut run_at, mut run_end) = (0, 0);
         for (offset, want) in placed {
             if offset != run_end || run.len() == BUFFERS_MAX {
                 if !run.is_empty() {
-                    self.read_run(run_at, &mut run)?;
+                    self.read_run(file, run_at, &mut run)?;
                 }
                 run.clear();
                 (run_at, run_end) = (offset, offset);
@@ -306,9 +357,24 @@ impl Source for RootFile {
             run_end = run_end.saturating_add(want.into.len() as u64);
             run.push(want);
         }
-        if run.is_empty() { Ok(()) } else { self.read_run(run_at, &mut run) }
+        if run.is_empty() { Ok(()) } else { self.read_run(file, run_at, &mut run) }
     }
+
     fn holds(&self, locator: Locator, bytes: u64) -> Result<()> {
         within(locator, bytes, self.length_bytes)
+    }
+
+    fn fetch_bytes_max(&self) -> u64 {
+        match &self.file {
+            Bytes::Local(_) => crate::source::FETCH_BYTES_MAX,
+            Bytes::Elsewhere(source) => source.fetch_bytes_max(),
+        }
+    }
+
+    fn has_groups(&self) -> bool {
+        match &self.file {
+            Bytes::Local(_) => false,
+            Bytes::Elsewhere(source) => source.has_groups(),
+        }
     }
 }

@@ -12,8 +12,8 @@ pub mod tree;
 mod write;
 
 pub use anchor::Anchor;
-pub use export::{VirtualFile, export};
+pub use export::{VirtualFile, export, export_on};
 pub use file::RootFile;
 pub use key::Key;
 pub use layout::FileTime;
-pub use write::{FORMAT_VERSION, FileOptions, RootWriter};
+pub use write::{FORMAT_VERSION, FileOptions, Output, RootWriter};

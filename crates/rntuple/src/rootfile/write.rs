@@ -32,13 +32,26 @@ pub struct FileOptions {
     pub compression: Compression,
 }
 
-/// A file of ROOT that is written. Until [`finish`](Self::finish) it has another name, beside its own; dropped before, it is removed.
+/// Where a file is written to, and is there when it is complete. Dropped before it is [`finish`](Self::finish)ed, it is not there.
+pub trait Output: Send + core::fmt::Debug {
+    /// Writes all buffers from `offset` on. Offsets are where the last write has ended, but for the last: that is from 0 on, and no longer than
+    /// what the first write has left free.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn put_at(&mut self, offset: u64, buffers: &[IoSlice<'_>]) -> std::io::Result<()>;
+
+    /// Makes the file be there, for good.
+    ///
+    /// # Errors
+    /// What the system says: the file is not there then, and one that was there before still is.
+    fn finish(self: Box<Self>) -> std::io::Result<()>;
+}
+
+/// A file of ROOT that is written. Until [`finish`](Self::finish) it is not there; dropped before, it never is.
 #[derive(Debug)]
 pub struct RootWriter {
-    file: File,
-    /// Where it is until it is finished; none afterwards.
-    part: Option<PathBuf>,
-    path: PathBuf,
+    output: Box<dyn Output>,
     layout: Layout,
     header: Header,
     known: Known,
@@ -59,16 +72,26 @@ impl RootWriter {
             return Err(Error::Io { offset: 0, source });
         };
         let name = name.to_string_lossy();
-        let layout = Layout::new(&name, &header.name, options.time)?;
-        let part = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
-        let opened = File::options().read(true).write(true).create_new(true).open(&part);
-        let file = opened.map_err(|source| Error::Io { offset: 0, source })?;
+        let output = LocalOutput::create(path, &name).map_err(|source| Error::Io { offset: 0, source })?;
+        Self::create_on(Box::new(output), &name, header, known, options)
+    }
+
+    /// Begins a file called `name` that is written to `output`, as [`create`](Self::create).
+    ///
+    /// # Errors
+    /// As of [`create`](Self::create).
+    pub fn create_on(
+        output: Box<dyn Output>,
+        name: &str,
+        header: Header,
+        known: Known,
+        options: FileOptions,
+    ) -> Result<Self> {
+        let layout = Layout::new(name, &header.name, options.time)?;
         let (envelope, header_sum) = header.write_known(&known);
         let lists = Lists::new(&header.schema);
         let mut writer = Self {
-            file,
-            part: Some(part),
-            path: path.to_path_buf(),
+            output,
             layout,
             header,
             known,
@@ -129,13 +152,10 @@ impl RootWriter {
         self.put_full_list(false)
     }
 
-    /// Writes what says where all is, waits until it is on the disk, and gives the file its name.
+    /// Writes what says where all is, waits until it is there for good, and gives the file its name.
     ///
     /// # Errors
     /// [`Error::Io`]; the file is not there then, and one that was there before still is.
-    ///
-    /// # Panics
-    /// Never: it is finished once.
     pub fn finish(mut self) -> Result<()> {
         self.put_full_list(true)?;
         let footer = Footer { groups: self.lists.groups().to_vec() };
@@ -146,13 +166,7 @@ impl RootWriter {
         let ends = self.layout.clone().finish(&anchor);
         self.put_at(ends.last_at, &[IoSlice::new(&ends.last)])?;
         self.put_at(0, &[IoSlice::new(&ends.first)])?;
-        let io = |source| Error::Io { offset: 0, source };
-        self.file.sync_all().map_err(io)?;
-        let part = self.part.take().expect("it is finished once");
-        std::fs::rename(&part, &self.path).map_err(io)?;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = File::open(folder.unwrap_or(Path::new("."))).map_err(io)?;
-        folder.sync_all().map_err(io)
+        self.output.finish().map_err(|source| Error::Io { offset: 0, source })
     }
 
     fn put_full_list(&mut self, is_last: bool) -> Result<()> {
@@ -195,13 +209,35 @@ impl RootWriter {
         Ok(())
     }
 
-    /// Writes all buffers from `offset` on.
-    fn put_at(&self, mut offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
+    fn put_at(&mut self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
+        self.output.put_at(offset, buffers).map_err(|source| Error::Io { offset, source })
+    }
+}
+
+/// A file of this machine. Until it is finished it has another name, beside its own.
+#[derive(Debug)]
+struct LocalOutput {
+    file: File,
+    /// Where it is until it is finished; none afterwards.
+    part: Option<PathBuf>,
+    path: PathBuf,
+}
+
+impl LocalOutput {
+    fn create(path: &Path, name: &str) -> std::io::Result<Self> {
+        let part = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        let file = File::options().read(true).write(true).create_new(true).open(&part)?;
+        Ok(Self { file, part: Some(part), path: path.to_path_buf() })
+    }
+}
+
+impl Output for LocalOutput {
+    fn put_at(&mut self, mut offset: u64, buffers: &[IoSlice<'_>]) -> std::io::Result<()> {
         let count = loop {
             match rustix::io::pwritev(&self.file, buffers, offset) {
                 Ok(count) => break count,
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(Error::Io { offset, source: errno.into() }),
+                Err(errno) => return Err(errno.into()),
             }
         };
         // What the system has not taken at once goes buffer by buffer.
@@ -211,17 +247,24 @@ impl RootWriter {
             written = written.saturating_sub(buffer.len());
             let rest_at = offset + (buffer.len() - rest.len()) as u64;
             if !rest.is_empty() {
-                self.file
-                    .write_all_at(rest, rest_at)
-                    .map_err(|source| Error::Io { offset: rest_at, source })?;
+                self.file.write_all_at(rest, rest_at)?;
             }
             offset += buffer.len() as u64;
         }
         Ok(())
     }
+
+    fn finish(mut self: Box<Self>) -> std::io::Result<()> {
+        self.file.sync_all()?;
+        let part = self.part.as_ref().expect("it is finished once");
+        std::fs::rename(part, &self.path)?;
+        self.part = None;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    }
 }
 
-impl Drop for RootWriter {
+impl Drop for LocalOutput {
     fn drop(&mut self) {
         if let Some(part) = self.part.take() {
             // Ignored: nobody is left to tell; the name says that it is no file.

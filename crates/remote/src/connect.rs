@@ -1,0 +1,120 @@
+//! The HTTP client of requests.
+
+use crate::error::{Error, Result};
+use crate::options::{Options, Settings};
+use async_trait::async_trait;
+use core::error::Error as StdError;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long a connection that nobody uses is kept.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// The client of one endpoint.
+#[derive(Debug)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    /// Whether the endpoint has ever answered.
+    has_answered: AtomicBool,
+}
+
+impl Client {
+    pub(crate) fn new(settings: &Settings, options: &Options) -> Result<Arc<Self>> {
+        let is_plain = settings.endpoint.as_ref().is_some_and(|url| url.starts_with("http://"));
+        let roots = if is_plain { RootCertStore::empty() } else { roots(settings.authorities.as_deref())? };
+        let start = |source: Box<dyn StdError + Send + Sync>| Error::Start { source };
+        let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| start(Box::new(error)))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .https_only(!is_plain)
+            .http1_only()
+            .no_proxy()
+            // Objects are where the endpoint says, or it is the wrong one: keys are signed for one host.
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT)
+            .read_timeout(options.patience)
+            .pool_max_idle_per_host(options.requests_max)
+            .pool_idle_timeout(IDLE)
+            .tcp_nodelay(true)
+            .user_agent(concat!("dolmen/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| start(Box::new(error)))?;
+        Ok(Arc::new(Self { http, has_answered: AtomicBool::new(false) }))
+    }
+}
+
+fn roots(authorities: Option<&Path>) -> Result<RootCertStore> {
+    let wrong = |source: Box<dyn StdError + Send + Sync>| Error::Certificates { source };
+    let mut roots = RootCertStore::empty();
+    if let Some(path) = authorities {
+        let read = CertificateDer::pem_file_iter(path).map_err(|error| wrong(Box::new(error)))?;
+        for certificate in read {
+            let certificate = certificate.map_err(|error| wrong(Box::new(error)))?;
+            roots.add(certificate).map_err(|error| wrong(Box::new(error)))?;
+        }
+        return Ok(roots);
+    }
+    let found = rustls_native_certs::load_native_certs();
+    // Some of a system's are of a form that nobody can use: they are left out, as all programs do.
+    roots.add_parsable_certificates(found.certs);
+    if let (true, Some(error)) = (roots.is_empty(), found.errors.into_iter().next()) {
+        return Err(wrong(Box::new(error)));
+    }
+    Ok(roots)
+}
+
+/// What a bucket makes its requests with.
+#[derive(Clone, Debug)]
+pub(crate) struct Connector(pub(crate) Arc<Client>);
+
+impl HttpConnector for Connector {
+    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl HttpService for Connector {
+    async fn call(&self, request: HttpRequest) -> core::result::Result<HttpResponse, HttpError> {
+        let client = &*self.0;
+        let answer = HttpService::call(&client.http, request).await;
+        match answer {
+            Ok(answer) => {
+                client.has_answered.store(true, Ordering::Relaxed);
+                Ok(answer)
+            }
+            Err(error) => {
+                let kind = repeated_as(error.kind(), client.has_answered.load(Ordering::Relaxed));
+                Err(HttpError::new(kind, error))
+            }
+        }
+    }
+}
+
+/// What a failure is taken for by what repeats requests.
+///
+/// An endpoint that never answered is the wrong one rather than one that is just starting: it is asked once. All requests can be
+/// repeated when a connection breaks; that a conditional one may have happened then is known to who asks for it.
+fn repeated_as(kind: HttpErrorKind, has_answered: bool) -> HttpErrorKind {
+    match kind {
+        HttpErrorKind::Connect | HttpErrorKind::Timeout if !has_answered => HttpErrorKind::Unknown,
+        HttpErrorKind::Timeout | HttpErrorKind::Interrupted => HttpErrorKind::Request,
+        other => other,
+    }
+}

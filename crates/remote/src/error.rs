@@ -1,0 +1,186 @@
+//! Why a bucket cannot be opened, and how requests fail.
+
+use core::error::Error as StdError;
+use core::fmt;
+use dolmen_rntuple::bucket::{BucketError, Failure};
+use object_store::Error as Said;
+use object_store::client::HttpError;
+
+/// The result of opening.
+pub type Result<T> = core::result::Result<T, Error>;
+
+/// What is wrong with an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wrong {
+    /// It does not begin with `s3://`.
+    Scheme,
+    /// There is no name of a bucket, or it is none.
+    Bucket,
+    /// The prefix has an empty segment, `.`, `..` or a control character.
+    Prefix,
+    /// It names no object.
+    Object,
+}
+
+/// Why a bucket cannot be opened.
+#[derive(Debug)]
+pub enum Error {
+    /// The address is none.
+    Address {
+        /// As it was written.
+        address: Box<str>,
+        /// What is wrong.
+        what: Wrong,
+    },
+    /// There are no keys to sign with.
+    NoKeys,
+    /// The endpoint is no URL of `http` or `https`.
+    Endpoint {
+        /// As it was given.
+        endpoint: Box<str>,
+    },
+    /// Certificates of who may be trusted cannot be read.
+    Certificates {
+        /// What was said.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// What requests are made with cannot be started.
+    Start {
+        /// What was said.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// There is no object there.
+    NoObject {
+        /// Where.
+        address: Box<str>,
+    },
+    /// The first request failed.
+    Bucket(BucketError),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address { address, what } => {
+                let what = match what {
+                    Wrong::Scheme => "it does not begin with s3://",
+                    Wrong::Bucket => "it has no name of a bucket behind s3://",
+                    Wrong::Prefix => "it has an empty segment, `.`, `..` or a control character",
+                    Wrong::Object => "it names no object",
+                };
+                write!(f, "\"{address}\" is no address of objects: {what}; write s3://bucket/prefix")
+            }
+            Self::NoKeys => f.write_str(
+                "there are no keys to sign requests with; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
+                 AWS_SKIP_SIGNATURE=true for a bucket that everybody may read",
+            ),
+            Self::Endpoint { endpoint } => write!(
+                f,
+                "\"{endpoint}\" is no endpoint; write http://host:port or https://host (AWS_ENDPOINT_URL)"
+            ),
+            Self::Certificates { .. } => {
+                f.write_str("certificates of authorities cannot be read; is AWS_CA_BUNDLE a file of PEM?")
+            }
+            Self::Start { .. } => f.write_str("what makes requests cannot be started"),
+            Self::NoObject { address } => write!(f, "there is no object at {address}"),
+            Self::Bucket(error) => error.fmt(f),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Certificates { source } | Self::Start { source } => Some(&**source),
+            Self::Bucket(error) => error.source(),
+            Self::Address { .. } | Self::NoKeys | Self::Endpoint { .. } | Self::NoObject { .. } => None,
+        }
+    }
+}
+
+/// Whoever forks has its own connections: what was opened before is its parent's.
+#[derive(Debug)]
+pub(crate) struct Forked;
+
+impl fmt::Display for Forked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it was opened before this process was forked; open it anew here")
+    }
+}
+
+impl StdError for Forked {}
+
+/// An answer that lacks what every store of this kind says.
+#[derive(Debug)]
+pub(crate) struct NoTag;
+
+impl fmt::Display for NoTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the answer has no ETag, without which nobody sees whether an object was replaced")
+    }
+}
+
+impl StdError for NoTag {}
+
+/// What a request failed with.
+pub(crate) fn failed(doing: &'static str, key: &str, said: Said) -> BucketError {
+    BucketError { failure: failure(&said), doing, key: key.into(), source: Box::new(said) }
+}
+
+/// Whether there is nothing of that key in a bucket that is there.
+pub(crate) fn is_absent(said: &Said) -> bool {
+    matches!(said, Said::NotFound { .. }) && !says(said, NO_BUCKET)
+}
+
+/// Whether a range begins behind the end of its object.
+pub(crate) fn is_behind_the_end(said: &Said) -> bool {
+    status(said) == Some(416)
+}
+
+/// Whether the condition of a request did not hold.
+pub(crate) fn is_refused(said: &Said) -> bool {
+    matches!(said, Said::AlreadyExists { .. } | Said::Precondition { .. }) && !says(said, NO_BUCKET)
+}
+
+/// The word for a bucket that is not there.
+const NO_BUCKET: &str = "<Code>NoSuchBucket</Code>";
+
+fn failure(said: &Said) -> Failure {
+    if causes(said).any(|cause| cause.is::<HttpError>()) {
+        return Failure::Unreachable;
+    }
+    match said {
+        _ if says(said, NO_BUCKET) => Failure::NoBucket,
+        Said::PermissionDenied { .. } | Said::Unauthenticated { .. } => Failure::Denied,
+        Said::InvalidPath { .. } | Said::NotSupported { .. } | Said::NotImplemented { .. } => {
+            Failure::Invalid
+        }
+        // What is said of one of many that are to be deleted has no status.
+        _ if says(said, "AccessDenied") => Failure::Denied,
+        _ => match status(said) {
+            Some(401 | 403) => Failure::Denied,
+            // What is moved is in another region.
+            Some(300..500) => Failure::Invalid,
+            _ => Failure::Other,
+        },
+    }
+}
+
+/// The status of an answer that is none of success. The library has no other way to tell it than in words.
+fn status(said: &Said) -> Option<u16> {
+    const BEFORE: &str = "returned non-2xx status code: ";
+    causes(said).find_map(|cause| {
+        let words = cause.to_string();
+        let (_, behind) = words.split_once(BEFORE)?;
+        behind.get(..3)?.parse().ok()
+    })
+}
+
+fn says(said: &Said, word: &str) -> bool {
+    causes(said).any(|cause| cause.to_string().contains(word))
+}
+
+/// It and what caused it.
+fn causes<'a>(said: &'a Said) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    core::iter::successors(Some(said as &(dyn StdError + 'static)), |&error| error.source())
+}

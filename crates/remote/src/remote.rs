@@ -1,0 +1,313 @@
+//! What is below a prefix of a bucket.
+
+use crate::address::Address;
+use crate::connect::{Client, Connector};
+use crate::error::{Error, Forked, NoTag, Result, failed, is_absent, is_behind_the_end, is_refused};
+use crate::options::{Options, Settings, Signed};
+use crate::runtime::runtime;
+use crate::upload;
+use core::fmt;
+use core::time::Duration;
+use dolmen_env::{ForkMark, object_variable};
+use dolmen_rntuple::bucket::{Bucket, BucketError, BucketResult, Failure, Got, Object, Put, Read, Tag};
+use futures_util::{StreamExt, stream};
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::path::Path;
+use object_store::{
+    BackoffConfig, Error as Said, GetOptions, GetRange, ObjectStore, PutMode, PutPayload, Result as Answer,
+    RetryConfig, UpdateVersion,
+};
+use tokio::runtime::Runtime;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Objects that are written at once, or parts of such: each has time until nothing came for too long, so that many would wait for each other
+/// behind a slow line.
+const PUTS_MAX: usize = 16;
+
+/// How long is waited before a request is repeated: at random from the first on, twice as long each time on average.
+const BACKOFF: BackoffConfig = BackoffConfig {
+    init_backoff: Duration::from_millis(100),
+    max_backoff: Duration::from_secs(5),
+    base: 4.0,
+};
+
+/// What is below a prefix of a bucket, `s3://bucket/prefix`.
+pub struct Remote {
+    address: Address,
+    written: String,
+    /// None while it is dropped.
+    store: Option<AmazonS3>,
+    mark: ForkMark,
+    runtime: &'static Runtime,
+    requests_max: usize,
+    requests: Semaphore,
+    puts: Semaphore,
+}
+
+impl Remote {
+    /// What is at `s3://bucket/prefix`. Nothing is asked: what is wrong with it is seen by the first request.
+    ///
+    /// # Errors
+    /// [`Error`], but for [`Error::Bucket`].
+    pub fn open(address: &str, options: &Options) -> Result<Self> {
+        Self::at(Address::parse(address)?, options)
+    }
+
+    pub(crate) fn at(address: Address, options: &Options) -> Result<Self> {
+        let settings = Settings::of(options, object_variable)?;
+        let start = |source| Error::Start { source };
+        let mut builder = AmazonS3Builder::new()
+            .with_http_connector(Connector(Client::new(&settings, options)?))
+            .with_bucket_name(&address.bucket)
+            .with_region(&settings.region)
+            .with_virtual_hosted_style_request(settings.is_virtual_host)
+            .with_retry(RetryConfig {
+                backoff: BACKOFF,
+                max_retries: options.repeats_max as usize,
+                retry_timeout: options.repeat,
+            });
+        if let Some(endpoint) = &settings.endpoint {
+            let (scheme, host) = endpoint.split_once("://").expect("it was looked at");
+            let bucket =
+                if settings.is_virtual_host { format!("{}.", address.bucket) } else { String::new() };
+            builder = builder.with_endpoint(format!("{scheme}://{bucket}{host}"));
+        }
+        match settings.signed {
+            Signed::No => builder = builder.with_skip_signature(true),
+            Signed::With { access_key, secret_key, session_token } => {
+                builder = builder.with_access_key_id(access_key).with_secret_access_key(secret_key);
+                if let Some(token) = session_token {
+                    builder = builder.with_token(token);
+                }
+            }
+        }
+        let requests_max = options.requests_max.clamp(1, Semaphore::MAX_PERMITS);
+        Ok(Self {
+            written: address.written(),
+            address,
+            store: Some(builder.build().map_err(|error| start(Box::new(error)))?),
+            mark: ForkMark::new().map_err(|error| start(Box::new(error)))?,
+            runtime: runtime()?,
+            requests_max,
+            requests: Semaphore::new(requests_max),
+            puts: Semaphore::new(PUTS_MAX.min(requests_max)),
+        })
+    }
+
+    /// The bucket, for a request of this process, and what it is called in messages.
+    pub(crate) fn store(&self, doing: &'static str, key: &str) -> BucketResult<&AmazonS3> {
+        if !self.mark.is_forked() {
+            return Ok(self.store.as_ref().expect("it is not being dropped"));
+        }
+        Err(BucketError { failure: Failure::Invalid, doing, key: key.into(), source: Box::new(Forked) })
+    }
+
+    /// Where an object is in the bucket.
+    pub(crate) fn path(&self, doing: &'static str, key: &str) -> BucketResult<Path> {
+        let whole = self.address.key(key);
+        let path = Path::parse(&whole).map_err(|error| failed(doing, key, Said::from(error)))?;
+        if path.as_ref() == whole && !key.is_empty() {
+            return Ok(path);
+        }
+        // One with a slash before or behind it is not what the library would make of it.
+        let source = format!("\"{whole}\" is no key of an object").into();
+        Err(BucketError { failure: Failure::Invalid, doing, key: key.into(), source })
+    }
+
+    pub(crate) fn requests_max(&self) -> usize {
+        self.requests_max
+    }
+
+    pub(crate) fn runtime(&self) -> &'static Runtime {
+        self.runtime
+    }
+
+    /// Waits until one more request may be under way.
+    pub(crate) async fn permit(&self) -> SemaphorePermit<'_> {
+        self.requests.acquire().await.expect("it is never closed")
+    }
+
+    /// The same, for one that brings bytes.
+    pub(crate) async fn put_permit(&self) -> (SemaphorePermit<'_>, SemaphorePermit<'_>) {
+        // In this order, so that none of a put that waits is taken from who reads.
+        let put = self.puts.acquire().await.expect("it is never closed");
+        (put, self.permit().await)
+    }
+
+    /// Reads `into` from `offset` on; how many bytes there are.
+    async fn read_one(&self, store: &AmazonS3, path: &Path, read: &mut Read<'_>) -> Answer<u64> {
+        let end = read.offset.saturating_add(read.into.len() as u64);
+        let range = Some(GetRange::Bounded(read.offset..end));
+        let _permit = self.permit().await;
+        let got = match store.get_opts(path, GetOptions { range, ..GetOptions::default() }).await {
+            Err(said) if is_absent(&said) || is_behind_the_end(&said) => return Ok(0),
+            got => got?,
+        };
+        let mut count = 0;
+        let mut bytes = got.into_stream();
+        while let Some(some) = bytes.next().await {
+            let some = some?;
+            // The library has compared the range of the answer with that of the question.
+            read.into[count..count + some.len()].copy_from_slice(&some);
+            count += some.len();
+        }
+        Ok(count as u64)
+    }
+}
+
+impl Bucket for Remote {
+    fn address(&self) -> &str {
+        &self.written
+    }
+
+    fn get(&self, key: &str, known: Option<&Tag>) -> BucketResult<Got> {
+        let (store, path) = (self.store("get", key)?, self.path("get", key)?);
+        let if_none_match = known.map(|tag| tag.0.to_string());
+        let got: Answer<Option<(Vec<u8>, Option<String>)>> = self.runtime.block_on(async {
+            let _permit = self.permit().await;
+            let options = GetOptions { if_none_match, ..GetOptions::default() };
+            let got = match store.get_opts(&path, options).await {
+                Err(said) if is_absent(&said) => return Ok(None),
+                got => got?,
+            };
+            let tag = got.meta.e_tag.clone();
+            Ok(Some((got.bytes().await?.into(), tag)))
+        });
+        match got {
+            Ok(None) => Ok(Got::None),
+            Ok(Some((bytes, tag))) => Ok(Got::Bytes(bytes, tag_of("get", key, tag)?)),
+            Err(Said::NotModified { .. }) => Ok(Got::Same),
+            Err(said) => Err(failed("get", key, said)),
+        }
+    }
+
+    fn read(&self, reads: &mut [Read<'_>]) -> BucketResult<Vec<u64>> {
+        let mut counts = vec![0; reads.len()];
+        let mut asked = Vec::with_capacity(reads.len());
+        for (nth, read) in reads.iter_mut().enumerate() {
+            asked.push((nth, self.store("get", read.key)?, self.path("get", read.key)?, read));
+        }
+        let answers = stream::iter(asked).map(|(nth, store, path, read)| async move {
+            let count = self.read_one(store, &path, read).await;
+            count.map(|count| (nth, count)).map_err(|said| failed("get", read.key, said))
+        });
+        let mut answers = answers.buffer_unordered(self.requests_max);
+        self.runtime.block_on(async {
+            while let Some(answer) = answers.next().await {
+                let (nth, count) = answer?;
+                counts[nth] = count;
+            }
+            Ok(())
+        })?;
+        drop(answers);
+        Ok(counts)
+    }
+
+    fn put(&self, puts: Vec<Put>) -> BucketResult<()> {
+        let mut asked = Vec::with_capacity(puts.len());
+        for put in puts {
+            let store = self.store("put", &put.key)?;
+            asked.push((store, self.path("put", &put.key)?, put));
+        }
+        self.runtime.block_on(upload::put_all(self, asked, PUTS_MAX))
+    }
+
+    fn replace(&self, key: &str, known: Option<&Tag>, bytes: Vec<u8>) -> BucketResult<Option<Tag>> {
+        let (store, path) = (self.store("put", key)?, self.path("put", key)?);
+        let mode = known.map_or(PutMode::Create, |tag| {
+            PutMode::Update(UpdateVersion { e_tag: Some(tag.0.to_string()), version: None })
+        });
+        let put = self.runtime.block_on(async {
+            let _permits = self.put_permit().await;
+            store.put_opts(&path, PutPayload::from(bytes), mode.into()).await
+        });
+        match put {
+            Ok(put) => tag_of("put", key, put.e_tag).map(Some),
+            Err(said) if is_refused(&said) => Ok(None),
+            Err(said) => Err(failed("put", key, said)),
+        }
+    }
+
+    fn list(&self, prefix: &str) -> BucketResult<Vec<Object>> {
+        let store = self.store("list", prefix)?;
+        let (whole, above) = (self.address.key(prefix), self.address.key("").len());
+        let failed = |said| failed("list", prefix, said);
+        let mut found = Vec::new();
+        let mut page_token = None;
+        loop {
+            let options = PaginatedListOptions { page_token, ..PaginatedListOptions::default() };
+            let page = self.runtime.block_on(async {
+                let _permit = self.permit().await;
+                store
+                    .list_paginated(
+                        Some(&whole).filter(|whole| !whole.is_empty()).map(String::as_str),
+                        options,
+                    )
+                    .await
+            });
+            let page = page.map_err(failed)?;
+            for object in page.result.objects {
+                let Some(key) = object.location.as_ref().get(above..).filter(|key| !key.is_empty()) else {
+                    continue;
+                };
+                let written_ns = object.last_modified.timestamp_nanos_opt().unwrap_or(0);
+                found.push(Object {
+                    key: key.to_owned(),
+                    bytes: object.size,
+                    written_ns: u64::try_from(written_ns).unwrap_or(0),
+                });
+            }
+            page_token = page.page_token;
+            if page_token.is_none() {
+                break;
+            }
+        }
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(found)
+    }
+
+    fn delete(&self, keys: Vec<String>) -> BucketResult<()> {
+        let Some(first) = keys.first().cloned() else { return Ok(()) };
+        let store = self.store("delete", &first)?;
+        let mut paths = Vec::with_capacity(keys.len());
+        for key in &keys {
+            paths.push(Ok(self.path("delete", key)?));
+        }
+        self.runtime.block_on(async {
+            let _permit = self.permit().await;
+            let mut deleted = store.delete_stream(stream::iter(paths).boxed());
+            while let Some(answer) = deleted.next().await {
+                match answer {
+                    Ok(_) => {}
+                    Err(said) if is_absent(&said) => {}
+                    Err(said) => return Err(failed("delete", &first, said)),
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The tag of an answer.
+pub(crate) fn tag_of(doing: &'static str, key: &str, tag: Option<String>) -> BucketResult<Tag> {
+    tag.map(|tag| Tag(tag.into())).ok_or_else(|| {
+        let source = Box::new(NoTag);
+        BucketError { failure: Failure::Invalid, doing, key: key.into(), source }
+    })
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        if self.mark.is_forked() {
+            // What it would close is its parent's.
+            core::mem::forget(self.store.take());
+        }
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Remote").field(&self.written).finish()
+    }
+}
