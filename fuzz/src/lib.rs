@@ -6,6 +6,8 @@ mod driven;
 mod engine;
 #[path = "../../crates/sim/tests/it/forged.rs"]
 mod forged;
+#[path = "../../crates/rntuple/tests/it/fuzzed.rs"]
+mod fuzzed;
 #[path = "../../crates/sim/tests/it/hostile.rs"]
 mod hostile;
 
@@ -65,4 +67,34 @@ pub fn kernel_request(bytes: &[u8]) {
     if let Ok(request) = dolmen_fuse::request::Request::parse(bytes) {
         assert_eq!(request.unique.to_le_bytes()[..], bytes[8..16]);
     }
+}
+
+/// A compression block.
+pub fn ntuple_block(bytes: &[u8]) {
+    fuzzed::block(bytes);
+}
+
+/// A header, a footer or a page list of an ntuple.
+pub fn ntuple_envelope(bytes: &[u8]) {
+    fuzzed::envelope(bytes);
+}
+
+/// The bytes of an ntuple.
+pub fn ntuple_file(bytes: &[u8]) {
+    fuzzed::file(bytes);
+}
+
+/// A page of any kind of column.
+pub fn ntuple_page(bytes: &[u8]) {
+    fuzzed::page(bytes);
+}
+
+/// A file of ROOT with ntuples.
+pub fn ntuple_root(bytes: &[u8]) {
+    fuzzed::root(bytes);
+}
+
+/// A file of ROOT with trees.
+pub fn ntuple_tree(bytes: &[u8]) {
+    fuzzed::tree(bytes);
 }

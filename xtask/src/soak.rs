@@ -274,7 +274,7 @@ fn run_fuzz(root: &Path, time: Duration, log: &Path) -> Result<Outcome> {
         std::fs::create_dir_all(&found).context("cannot make a folder for the corpus")?;
         command.arg(&found).arg(folder.join("corpus").join(target)).args([
             "--",
-            "-max_len=4096",
+            &format!("-max_len={}", longest(&folder.join("corpus").join(target))?),
             "-rss_limit_mb=2048",
             "-malloc_limit_mb=256",
             "-timeout=60",
@@ -287,6 +287,15 @@ fn run_fuzz(root: &Path, time: Duration, log: &Path) -> Result<Outcome> {
     }
     let what = format!("{} fuzz targets, {share} s each", targets.len());
     Ok(Outcome { name: FUZZ.to_owned(), what, passed, took: start.elapsed() })
+}
+
+/// How long inputs of a target may be: what it begins with is not cut off.
+fn longest(corpus: &Path) -> Result<u64> {
+    let mut longest = 4096;
+    for entry in std::fs::read_dir(corpus).with_context(|| format!("cannot list {}", corpus.display()))? {
+        longest = longest.max(entry?.metadata()?.len());
+    }
+    Ok(longest)
 }
 
 /// A store of 50 M records in little memory: built, killed, opened and worked on by `dolmen bench`, which adds its rows

@@ -119,7 +119,11 @@ impl PageList {
         }
         let first = self.pages.len();
         for _ in 0..count {
+            let start = pages;
             let word = pages.i32()?;
+            if word == i32::MIN {
+                return Err(start.corrupt(Fault::Value));
+            }
             let page = Page {
                 element_count: word.unsigned_abs(),
                 has_checksum: word < 0,

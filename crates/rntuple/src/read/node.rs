@@ -494,12 +494,19 @@ fn each_list(field: u32, extents: &[Extent], ends: &[i64], mut with: impl FnMut(
         }
         let planned = "as many were planned as are needed";
         let first = if range.start > 0 { ends.next().expect(planned) } else { 0 };
+        let fall = || Error::Corrupt {
+            structure: Structure::Field { field },
+            offset: range.start,
+            fault: Fault::Order,
+        };
+        if first < 0 {
+            return Err(fall());
+        }
         let mut before = first;
         for _ in range.clone() {
             let end = ends.next().expect(planned);
             if end < before {
-                let structure = Structure::Field { field };
-                return Err(Error::Corrupt { structure, offset: range.start, fault: Fault::Order });
+                return Err(fall());
             }
             with(end - before);
             before = end;
@@ -551,7 +558,7 @@ fn switched(
             if place != range.end {
                 return Err(error(Fault::Order));
             }
-            range.end += 1;
+            range.end = place.checked_add(1).ok_or_else(|| error(Fault::Order))?;
             tags.push(i8::try_from(alternative).expect("there are fewer alternatives"));
             index.push(bases[alternative]);
             bases[alternative] += 1;

@@ -19,6 +19,8 @@ mod cloned;
 mod collect;
 mod columns;
 mod commit;
+#[doc(hidden)]
+pub mod fuzz;
 mod home;
 mod import;
 mod measure;

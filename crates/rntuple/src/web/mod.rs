@@ -6,6 +6,8 @@
 //! Invariants: at most [`CONNECTIONS_MAX`] connections, each with a thread and [`PART_BYTES`] of memory; the head of a request
 //! has at most [`HEAD_BYTES_MAX`].
 
+#[doc(hidden)]
+pub mod fuzz;
 mod request;
 
 use crate::error::{Error, Result};

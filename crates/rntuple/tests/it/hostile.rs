@@ -3,9 +3,10 @@
 use crate::made::file;
 use crate::read::{hows, numbers, types, values_of};
 use dolmen_rntuple::format::locator::{Link, Locator};
-use dolmen_rntuple::format::{CHECKSUM_BYTES, checksum};
+use dolmen_rntuple::format::page_list::PageList;
+use dolmen_rntuple::format::{CHECKSUM_BYTES, EnvelopeKind, checksum};
 use dolmen_rntuple::rootfile::Anchor;
-use dolmen_rntuple::{Entries, Memory, Ntuple};
+use dolmen_rntuple::{Entries, Error, Fault, Memory, Ntuple, Structure};
 use proptest::prelude::*;
 
 /// Opens and reads all that is said to be there.
@@ -26,6 +27,28 @@ fn seal(bytes: &mut [u8], link: &Link) {
     }
     let sum = checksum(&bytes[start..end - CHECKSUM_BYTES]);
     bytes[end - CHECKSUM_BYTES..end].copy_from_slice(&sum.to_le_bytes());
+}
+
+#[test]
+fn a_page_list_whose_page_has_more_elements_than_can_be_written_is_refused_where_it_says_so() {
+    // A cluster without entries, with a column of a page that has 2^31 elements.
+    let mut contents = 9_u64.to_le_bytes().to_vec();
+    let mut frame = |size: i64, items: Option<u32>, bytes: &[u8]| {
+        contents.extend_from_slice(&size.to_le_bytes());
+        items.iter().for_each(|items| contents.extend_from_slice(&items.to_le_bytes()));
+        contents.extend_from_slice(bytes);
+    };
+    let summary = [24_i64.to_le_bytes(), [0; 8], [0; 8]].concat();
+    frame(-36, Some(1), &summary);
+    let page = [&i32::MIN.to_le_bytes()[..], &8_i32.to_le_bytes(), &[0; 8]].concat();
+    let pages = [&(-40_i64).to_le_bytes()[..], &1_u32.to_le_bytes(), &page, &[0; 12]].concat();
+    let columns = [&(-52_i64).to_le_bytes()[..], &1_u32.to_le_bytes(), &pages].concat();
+    frame(-64, Some(1), &columns);
+    let found = PageList::read(&crate::fuzzed::sealed(EnvelopeKind::PageList, &contents), 9);
+    let Err(Error::Corrupt { structure: Structure::PageList, offset, fault: Fault::Value }) = found else {
+        panic!("{found:?}")
+    };
+    assert_eq!(offset, 8 + 8 + 36 + 3 * 12, "what the page begins with");
 }
 
 proptest! {

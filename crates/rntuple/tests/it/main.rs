@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
+mod corpus;
 mod estimate;
+mod fuzzed;
 mod hostile;
 mod late;
 mod made;

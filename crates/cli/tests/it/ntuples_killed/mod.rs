@@ -24,7 +24,7 @@ use work::{Open, Role, look, work};
 /// Rounds of each test unless `NTUPLE_KILL_ROUNDS` says otherwise; the seed is any unless `NTUPLE_KILL_SEED` says one.
 const ROUNDS: u64 = 6;
 /// Versions after which an ntuple is destroyed, and another is made.
-const VERSIONS_MAX: u64 = 50;
+const VERSIONS_MAX: u64 = 25;
 /// Longer than the lease of a writer.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
