@@ -18,11 +18,11 @@ use std::sync::Arc;
 /// Entries of the ntuple: with two columns of four bytes more than two parts.
 const ENTRIES: i32 = 3_000_000;
 
-fn how() -> FileOptions {
+pub(crate) fn how() -> FileOptions {
     FileOptions { time: FileTime::of_unix(0), compression: Compression::None }
 }
 
-fn columns(count: i32) -> [Array; 2] {
+pub(crate) fn columns(count: i32) -> [Array; 2] {
     [
         Array::Values(Values::I32((0..count).collect())),
         Array::Values(Values::I32((0..count).map(|nth| nth.wrapping_mul(7919)).collect())),
@@ -30,7 +30,7 @@ fn columns(count: i32) -> [Array; 2] {
 }
 
 /// Writes an ntuple to an object, and gives it back unfinished.
-fn write_to(remote: &Arc<Remote>, key: &str, count: i32) -> RootWriter {
+pub(crate) fn write_to(remote: &Arc<Remote>, key: &str, count: i32) -> RootWriter {
     let [a, b] = columns(count);
     let fields = [("a", &a), ("b", &b)];
     let mut schema = Schema::default();
@@ -116,12 +116,12 @@ fn a_file_that_is_not_completed_is_never_there() {
 fn a_file_of_any_length_is_what_was_put_to_it() {
     let remote = Arc::new(weed().open("lengths"));
     let bytes = pattern((24 << 20) + 1);
-    for length in [9, 8 << 20, (8 << 20) + 1, 16 << 20, 24 << 20, (24 << 20) + 1] {
+    for length in [17, 8 << 20, (8 << 20) + 1, 16 << 20, 24 << 20, (24 << 20) + 1] {
         let mut output = Box::new(RemoteOutput::create(&remote, "a").unwrap());
-        let (first, rest) = bytes[..length].split_at(8);
+        let (first, rest) = bytes[..length].split_at(16);
         for (nth, part) in rest.chunks(1 << 20).enumerate() {
             let (some, more) = part.split_at(part.len() / 2);
-            let offset = 8 + ((nth as u64) << 20);
+            let offset = 16 + ((nth as u64) << 20);
             output.put_at(offset, &[IoSlice::new(some), IoSlice::new(more)]).unwrap();
         }
         output.put_at(0, &[IoSlice::new(first)]).unwrap();

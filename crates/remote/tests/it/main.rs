@@ -5,4 +5,5 @@
 mod bucket;
 mod failing;
 mod file;
+mod store;
 mod weed;
