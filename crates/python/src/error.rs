@@ -23,6 +23,8 @@ pub(crate) enum Error {
     Net(dolmen_net::Error),
     /// An ntuple refused, or what it is in.
     Ntuple(Box<dolmen_rntuple::Error>),
+    /// An object store cannot be opened.
+    Remote(dolmen_remote::Error),
     /// The machine refused.
     Env(dolmen_env::Error),
     /// The text names no pool.
@@ -79,6 +81,9 @@ pub(crate) enum Wrong {
     Compression,
     PageBytes,
     Clusters,
+    StorageOption,
+    StorageOptionsOfPath,
+    NoObject,
 }
 
 impl fmt::Display for Wrong {
@@ -114,6 +119,11 @@ impl fmt::Display for Wrong {
             Self::Version => "a version is told by its number, a tag or a time: one of them",
             Self::Compression => "there is no such compression",
             Self::Clusters => "values are put for whole clusters: as many entries as the next of them have",
+            Self::StorageOption => {
+                "storage options are endpoint, region, access_key, secret_key, session_token, anonymous, virtual_host, authorities"
+            }
+            Self::StorageOptionsOfPath => "storage options are for addresses that begin with s3://",
+            Self::NoObject => "the address names no object: write s3://BUCKET/PATH/FILE.root",
             Self::PageBytes => "pages and clusters have a byte at least",
         })
     }
@@ -167,6 +177,15 @@ impl From<dolmen_rntuple::Error> for Error {
     }
 }
 
+impl From<dolmen_remote::Error> for Error {
+    fn from(error: dolmen_remote::Error) -> Self {
+        match error {
+            dolmen_remote::Error::Bucket(source) => dolmen_rntuple::Error::from(source).into(),
+            other => Self::Remote(other),
+        }
+    }
+}
+
 impl From<dolmen_env::Error> for Error {
     fn from(error: dolmen_env::Error) -> Self {
         Self::Env(error)
@@ -190,6 +209,10 @@ impl fmt::Display for Error {
             },
             Self::Net(error) => error.fmt(f),
             Self::Env(error) => error.fmt(f),
+            Self::Remote(error) => match core::error::Error::source(error) {
+                Some(cause) => write!(f, "{error}: {cause}"),
+                None => error.fmt(f),
+            },
             Self::Ntuple(error) => match core::error::Error::source(&**error) {
                 Some(cause) => write!(f, "{error}: {cause}"),
                 None => error.fmt(f),
@@ -224,6 +247,7 @@ impl std::error::Error for Error {
             Self::Net(error) => Some(error),
             Self::Env(error) => Some(error),
             Self::Ntuple(error) => Some(&**error),
+            Self::Remote(error) => Some(error),
             _ => None,
         }
     }
@@ -265,6 +289,7 @@ impl Error {
             Self::Net(error) => of_net(error),
             Self::Env(error) => of_env(error),
             Self::Ntuple(error) => of_ntuple(error),
+            Self::Remote(error) => of_remote(error),
             Self::Address(_) | Self::SeveralPools { .. } | Self::Argument(_) => ("Invalid", der::INVAL),
             Self::NoPool(_) => ("NotFound", der::NONEXIST),
             Self::Closed => ("Closed", der::NO_HDL),
@@ -381,6 +406,7 @@ fn of_ntuple(error: &dolmen_rntuple::Error) -> Kind {
         E::OtherSchema | E::Behind { .. } => ("Conflict", der::BUSY),
         E::Expired => ("Stale", der::STALE),
         E::Store { source } => (of_store(source), source.der()),
+        E::Bucket { source } => of_bucket(source.failure),
         E::Io { source, .. } => match source.kind() {
             ErrorKind::NotFound => ("NotFound", der::NONEXIST),
             ErrorKind::PermissionDenied => ("Permission", der::NO_PERM),
@@ -390,6 +416,29 @@ fn of_ntuple(error: &dolmen_rntuple::Error) -> Kind {
             _ => ("Io", der::IO),
         },
         _ => ("Invalid", der::INVAL),
+    }
+}
+
+fn of_bucket(failure: dolmen_rntuple::bucket::Failure) -> Kind {
+    use dolmen_rntuple::bucket::Failure as F;
+    match failure {
+        F::Unreachable => ("Unreachable", der::UNREACH),
+        F::Denied => ("Permission", der::NO_PERM),
+        F::NoBucket => ("NotFound", der::NONEXIST),
+        F::Invalid => ("Invalid", der::INVAL),
+        F::Other => ("Io", der::IO),
+    }
+}
+
+fn of_remote(error: &dolmen_remote::Error) -> Kind {
+    use dolmen_remote::Error as E;
+    match error {
+        E::Bucket(source) => of_bucket(source.failure),
+        E::NoObject { .. } => ("NotFound", der::NONEXIST),
+        E::Address { .. } | E::Endpoint { .. } => ("Invalid", der::INVAL),
+        E::NoKeys => ("Permission", der::NO_PERM),
+        E::Certificates { .. } => ("Permission", der::BAD_CERT),
+        E::Start { .. } => ("Error", der::MISC),
     }
 }
 

@@ -1,4 +1,4 @@
-"""Physics event data: ntuples (RNTuple 1.0) in files of ROOT and in containers.
+"""Physics event data: ntuples (RNTuple 1.0) in files of ROOT, in containers and in object stores.
 
     from dolmen import rntuple
 
@@ -8,6 +8,14 @@
     store = rntuple.Store(container)
     store.import_root("events.root")
     store["Events"].append(muons_of_today)
+
+    far = rntuple.Store("s3://bucket/prefix")
+    far.import_ntuple(store["Events"].open())
+
+Of an object store of the S3 kind a bucket and a prefix of keys are what a container is, and files of ROOT are opened as
+``s3://bucket/path/file.root``. How it is reached the variables of the environment say that all tools of this kind know
+(``AWS_ENDPOINT_URL``, ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_REGION``), or ``storage_options``: a mapping with some of
+``endpoint``, ``region``, ``access_key``, ``secret_key``, ``session_token``, ``anonymous``, ``virtual_host``, ``authorities`` (a file of PEM).
 
 An ntuple that is open shows one version and may be read by any number of threads at once. Nothing here needs ROOT. numpy is needed;
 awkward (``library="ak"``) and pyarrow (``library="pa"``, batches, Parquet) are if they are asked for.
@@ -58,6 +66,8 @@ __all__ = [
 _Path = str | os.PathLike[str]
 #: Names of fields, one or several; None for all.
 _Columns = str | Sequence[str] | None
+#: How an object store is reached.
+_Storage = Mapping[str, str] | None
 #: Comparisons of fields.
 _Filter = Sequence[tuple[str, str, Any]]
 
@@ -83,10 +93,14 @@ def _settings(compression: str | None) -> int:
     return _ALGORITHMS[name] * 100 + (int(level) if level else _LEVELS[name])
 
 
-def ntuples(path: _Path) -> list[str]:
+def ntuples(path: _Path, *, storage_options: _Storage = None) -> list[str]:
     """Names of the ntuples in a file of ROOT."""
     with _named(path):
-        return _ntuples(os.fspath(path))
+        return _ntuples(os.fspath(path), _storage(storage_options))
+
+
+def _storage(options: _Storage) -> dict[str, str] | None:
+    return None if options is None else {name: str(value) for name, value in options.items()}
 
 
 @contextlib.contextmanager
@@ -102,17 +116,18 @@ def _named(path: _Path) -> Iterator[None]:
 
 
 def open(
-    source: _Path | Container,
+    source: "_Path | Container | Store",
     name: str | None = None,
     *,
     version: int | None = None,
     tag: str | None = None,
     time: float | None = None,
+    storage_options: _Storage = None,
 ) -> "Ntuple":
     """Opens an ntuple for reading.
 
     source
-        The path of a file of ROOT, or a container.
+        The path of a file of ROOT, or ``s3://bucket/path/file``, a container, or a ``Store``.
     name
         Its name; None for the only one that there is.
     version, tag, time
@@ -121,18 +136,18 @@ def open(
 
     Raises NotFound if there is no such file, ntuple or version, Corrupt if it is damaged.
     """
-    if isinstance(source, Container):
-        store = Store(source)
+    if isinstance(source, Container | Store):
+        store = source if isinstance(source, Store) else Store(source)
         if name is None:
             names = store.names()
             if len(names) != 1:
-                raise Invalid(f"the container has {len(names)} ntuples: name one of {', '.join(names) or 'none'}")
+                raise Invalid(f"there are {len(names)} ntuples: name one of {', '.join(names) or 'none'}")
             (name,) = names
         return store[name].open(version=version, tag=tag, time=time)
     if not (version is None and tag is None and time is None):
         raise Invalid("a file has one version of an ntuple")
     with _named(source):
-        return Ntuple(NtupleReader.open_file(os.fspath(source), name))
+        return Ntuple(NtupleReader.open_file(os.fspath(source), name, _storage(storage_options)))
 
 
 def trees(path: _Path) -> list[str]:
@@ -538,9 +553,12 @@ class Ntuple:
         compression: str | None = "zstd",
         time: float | None = None,
         progress: Callable[[int], Any] | None = None,
+        storage_options: _Storage = None,
     ) -> None:
         """Writes a file of ROOT with the pages as they are, bit for bit; raises Corrupt, and leaves no file, if one is damaged.
 
+        path
+            Of a file, or ``s3://bucket/path/file.root``, which is there when it is whole.
         compression
             Of header, footer and page lists alone.
         time
@@ -549,7 +567,8 @@ class Ntuple:
             Called with the number of entries that are written, after each cluster.
         """
         time = None if time is None else int(time)
-        self._reader.export_root(os.fspath(path), _settings(compression), time, progress)
+        storage = _storage(storage_options)
+        self._reader.export_root(os.fspath(path), _settings(compression), time, progress, storage)
 
     def serve(self, name: str | None = None, *, host: str = "127.0.0.1", port: int = 0) -> NtupleServer:
         """Serves it over HTTP as a file of ROOT that is nowhere, to ROOT, uproot and others; ``.url`` says where.
@@ -699,10 +718,17 @@ class Scrubbed:
 
 
 class Store:
-    """The ntuples of a container. Any container can have some, beside other things."""
+    """The ntuples of a container, which can have other things beside them, or of an object store, ``s3://bucket/prefix``: nothing is asked of
+    that before something is done with it, and the bucket has to be there.
+    """
 
-    def __init__(self, container: Container) -> None:
-        self._store = NtupleStore(container)
+    def __init__(self, container: Container | str, *, storage_options: _Storage = None) -> None:
+        if isinstance(container, str):
+            self._store = NtupleStore.remote(container, _storage(storage_options))
+        elif storage_options is not None:
+            raise Invalid("storage options are for addresses that begin with s3://")
+        else:
+            self._store = NtupleStore(container)
 
     def names(self) -> list[str]:
         """Names of all ntuples."""

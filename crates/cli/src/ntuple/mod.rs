@@ -1,5 +1,6 @@
-//! `dolmen ntuple`: event data (RNTuple) in containers and files of ROOT.
+//! `dolmen ntuple`: event data (RNTuple) in containers, object stores and files of ROOT.
 
+mod home;
 mod picture;
 mod read;
 mod source;
@@ -17,6 +18,8 @@ pub(crate) enum Command {
     Show(source::Source),
     /// Import an ntuple of a file of ROOT, its pages bit for bit as they are
     Import(stored::Import),
+    /// Copy a version of an ntuple to another container or object store, its pages bit for bit as they are
+    Copy(stored::Copy),
     /// Append all entries of an ntuple of a file of ROOT that has the same fields and columns
     Append(stored::Append),
     /// Write a file of ROOT with the pages as they are
@@ -50,6 +53,7 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
         Command::List(place) => source::list(place),
         Command::Show(source) => read::show(source),
         Command::Import(args) => stored::import(args),
+        Command::Copy(args) => stored::copy(args),
         Command::Append(args) => stored::append(args),
         Command::Export(args) => read::export(args),
         Command::Serve(args) => read::serve(args, as_json),

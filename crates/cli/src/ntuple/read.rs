@@ -1,7 +1,7 @@
 //! What is done with an ntuple wherever it is: shown, exported, served, estimated, drawn.
 
-use super::picture;
 use super::source::{Opened, Source, each};
+use super::{home, picture};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, human};
 use crate::path::shown_outside;
@@ -11,7 +11,7 @@ use dolmen_env::{Address, Clock, RealClock};
 use dolmen_rntuple::estimate::{Medium, Usage, blob_bytes, usage};
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::block::Compression;
-use dolmen_rntuple::rootfile::{self, FileOptions, FileTime, VirtualFile};
+use dolmen_rntuple::rootfile::{FileOptions, FileTime, VirtualFile};
 use dolmen_rntuple::web::{Served, Shown};
 use dolmen_rntuple::{Entries, Ntuple};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ const METADATA: Compression = Compression::Zstd(5);
 pub(crate) struct Export {
     #[command(flatten)]
     source: Source,
-    /// The file of ROOT to write; one that is there is replaced when the new one is whole
+    /// The file of ROOT to write, or s3://BUCKET/FILE; one that is there is replaced when the new one is whole
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     to: PathBuf,
 }
@@ -189,7 +189,7 @@ pub(crate) fn export(args: &Export) -> Outcome<Answer> {
     let options = FileOptions { time: FileTime::of_unix(time_s), compression: METADATA };
     let entries = each!(&opened, ntuple => ntuple.entry_count());
     let bar = Bar::of(entries, "exporting", "entries");
-    each!(&opened, ntuple => rootfile::export(ntuple, &args.to, options, |done| bar.at(done)))
+    each!(&opened, ntuple => home::export(ntuple, &args.to, options, |done| bar.at(done)))
         .doing(|| format!("export {} to {}", args.source.shown(), shown_outside(&args.to)))?;
     drop(bar);
     let told = format!("{} in {}", count(entries, "entry", "entries"), shown_outside(&args.to));

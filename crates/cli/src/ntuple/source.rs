@@ -1,14 +1,14 @@
-//! Where an ntuple is: in a file of ROOT, or in a container.
+//! Where an ntuple is: in a file of ROOT, or in a store.
 
+use super::home::{Held, Home, open_file, root_file};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, date};
 use crate::path::shown_outside;
-use crate::place::{self, PoolArg, Session};
+use crate::place::PoolArg;
 use clap::Args;
-use dolmen_client::Container;
 use dolmen_rntuple::Ntuple;
 use dolmen_rntuple::rootfile::RootFile;
-use dolmen_rntuple::store::{Store, StoreOptions, StoreSource, When};
+use dolmen_rntuple::store::{StoreSource, When};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// An ntuple to be read.
 #[derive(Args, Debug)]
 pub(crate) struct Source {
-    /// FILE [NTUPLE] of a file of ROOT, or POOL CONT NTUPLE
+    /// FILE [NTUPLE] of a file of ROOT, or POOL CONT NTUPLE; of an object store s3://BUCKET/FILE [NTUPLE] or s3://BUCKET PREFIX NTUPLE
     #[arg(value_names = ["FILE|POOL", "NTUPLE|CONT", "NTUPLE"], num_args = 1..=3, required = true)]
     words: Vec<OsString>,
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub(crate) struct Source {
 /// What has ntuples.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
-    /// FILE of ROOT, or POOL CONT
+    /// FILE of ROOT, or POOL CONT; of an object store s3://BUCKET/FILE or s3://BUCKET PREFIX
     #[arg(value_names = ["FILE|POOL", "CONT"], num_args = 1..=2, required = true)]
     words: Vec<OsString>,
 }
@@ -66,12 +66,6 @@ pub(crate) enum Opened {
     Stored(Ntuple<StoreSource>, Held),
 }
 
-/// An open pool, closed when what is read of it is no longer needed.
-pub(crate) struct Held {
-    _cont: Container,
-    _session: Session,
-}
-
 /// Does the same with an ntuple wherever it is.
 macro_rules! each {
     ($opened:expr, $ntuple:ident => $do:expr) => {
@@ -106,12 +100,10 @@ impl Source {
     }
 
     fn open_stored(&self, pool: &OsString, cont: &OsString, name: &OsString) -> Outcome<Opened> {
-        let session = place::open_to_read(&PoolArg::new(PathBuf::from(pool)))?;
-        let cont = session.container(text(cont)?)?;
-        let store = Store::new(&cont, &StoreOptions::default());
-        let ntuple =
-            store.open(text(name)?, self.version.when()).doing(|| format!("open {}", self.shown()))?;
-        Ok(Opened::Stored(ntuple, Held { _cont: cont, _session: session }))
+        let home = Home::open(&PoolArg::new(PathBuf::from(pool)), text(cont)?, false)?;
+        let ntuple = home.store.open(text(name)?, self.version.when());
+        let ntuple = ntuple.doing(|| format!("open {}", self.shown()))?;
+        Ok(Opened::Stored(ntuple, home.into_held()))
     }
 }
 
@@ -120,44 +112,21 @@ fn text(word: &OsString) -> Outcome<&str> {
     word.to_str().ok_or_else(wrong)
 }
 
-/// An ntuple of a file of ROOT; the only one if there is no name.
-pub(crate) fn open_file(path: &Path, name: Option<&str>) -> Outcome<Ntuple<RootFile>> {
-    let doing = || format!("read {}", shown_outside(path));
-    let mut file = RootFile::open(path).doing(doing)?;
-    let names = file.ntuples();
-    let name = match (name, &names[..]) {
-        (Some(name), _) => name,
-        (None, [only]) => only,
-        (None, []) => {
-            let failure = Failure::new(Exit::Missing, format!("{} has no ntuple", shown_outside(path)));
-            return Err(failure.hint("trees (TTree) are read by `dolmen.rntuple.Tree` from Python"));
-        }
-        (None, several) => {
-            let failure = Failure::new(Exit::Usage, format!("{} has several ntuples", shown_outside(path)));
-            return Err(failure.hint(format!("name one of them: {}", several.join(", "))));
-        }
-    };
-    let anchor = file.anchor(name).doing(doing)?;
-    Ntuple::open(file, &anchor).doing(doing)
-}
-
 pub(crate) fn list(place: &Place) -> Outcome<Answer> {
     match &place.words[..] {
         [file] => {
             let path = Path::new(file);
-            let names = RootFile::open(path).doing(|| format!("read {}", shown_outside(path)))?.ntuples();
+            let names = root_file(path).doing(|| format!("read {}", shown_outside(path)))?.ntuples();
             let text = if names.is_empty() { "no ntuples".to_owned() } else { names.join("\n") };
             let names: Vec<_> = names.iter().map(|name| json!({ "name": &**name })).collect();
             Ok(Answer::new(text, names.into()))
         }
         [pool, cont] => {
-            let session = place::open_to_read(&PoolArg::new(PathBuf::from(pool)))?;
-            let cont = session.container(text(cont)?)?;
-            let store = Store::new(&cont, &StoreOptions::default());
+            let home = Home::open(&PoolArg::new(PathBuf::from(pool)), text(cont)?, false)?;
             let (mut table, mut all) =
                 (Table::new(&["name", "made (UTC)", "version", "entries"]), Vec::new());
-            for listed in store.list()? {
-                let version = store.ntuple(&listed.name)?.version(When::Now)?;
+            for listed in home.store.list()? {
+                let version = home.store.ntuple(&listed.name)?.version(When::Now)?;
                 let made_s = i64::try_from(listed.created_ns / 1_000_000_000).unwrap_or(i64::MAX);
                 let numbers = [version.number.to_string(), version.entry_count.to_string()];
                 table.row([listed.name.to_string(), date(made_s)].into_iter().chain(numbers));
@@ -168,8 +137,7 @@ pub(crate) fn list(place: &Place) -> Outcome<Answer> {
                     "entries": version.entry_count,
                 }));
             }
-            drop((store, cont));
-            session.close()?;
+            home.close()?;
             let text = if all.is_empty() { "no ntuples".to_owned() } else { table.text() };
             Ok(Answer::new(text, all.into()))
         }

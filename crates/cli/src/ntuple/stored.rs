@@ -1,15 +1,14 @@
 //! What is done with ntuples in a container.
 
-use super::source::{VersionArg, open_file};
+use super::home::{Home, open_file};
+use super::source::VersionArg;
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, date, human};
-use crate::place::{self, ContArg, Session};
+use crate::place::{ContArg, PoolArg};
 use crate::progress::Bar;
 use clap::Args;
-use dolmen_client::Container;
-use dolmen_local::Upkeep;
 use dolmen_rntuple::format::block::Compression;
-use dolmen_rntuple::store::{CreateOptions, Store, StoreOptions, Stored, Version, When};
+use dolmen_rntuple::store::{CreateOptions, Store, Stored, Version, When};
 use dolmen_rntuple::write::{self, Options};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -42,6 +41,26 @@ pub(crate) struct Import {
     /// Bytes of columns that are stored as one value, and read by one request
     #[arg(long, value_name = "SIZE", value_parser = crate::size::between(4096, 64 << 20))]
     group: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Copy {
+    #[command(flatten)]
+    from: Named,
+    /// The pool of the container to which it goes, or s3://BUCKET
+    #[arg(value_name = "TO_POOL")]
+    to_pool: PathBuf,
+    /// That container, or a prefix of the bucket
+    #[arg(value_name = "TO_CONT")]
+    to_cont: String,
+    /// What it is called there; the same if not given
+    #[arg(long = "name", value_name = "NAME")]
+    called: Option<String>,
+    /// Bytes of columns that are stored as one value, and read by one request
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::between(4096, 64 << 20))]
+    group: Option<u64>,
+    #[command(flatten)]
+    version: VersionArg,
 }
 
 #[derive(Args, Debug)]
@@ -145,29 +164,8 @@ fn compression(text: &str) -> Result<Compression, String> {
     found.ok_or_else(|| format!("a level of {name} is a number from 1 to {most}"))
 }
 
-/// An open container.
-struct Opened {
-    session: Session,
-    cont: Container,
-    store: Store,
-}
-
-fn open(arg: &ContArg, writes: bool) -> Outcome<Opened> {
-    let session = match writes {
-        true => place::open_with(&arg.pool, Upkeep::Thread)?,
-        false => place::open_to_read(&arg.pool)?,
-    };
-    let cont = session.container(&arg.cont)?;
-    let store = Store::new(&cont, &StoreOptions::default());
-    Ok(Opened { session, cont, store })
-}
-
-impl Opened {
-    fn close(self) -> Outcome<()> {
-        let Self { session, cont, store } = self;
-        drop((store, cont));
-        session.close()
-    }
+fn open(arg: &ContArg, writes: bool) -> Outcome<Home> {
+    Home::open(&arg.pool, &arg.cont, writes)
 }
 
 impl Named {
@@ -221,6 +219,24 @@ pub(crate) fn import(args: &Import) -> Outcome<Answer> {
     drop(bar);
     let version = made.doing(|| format!("import ntuple {name} into container {}", args.cont.cont))?;
     opened.close()?;
+    Ok(Answer::new(format!("{name}, {}", told(&version)), described(&version)))
+}
+
+pub(crate) fn copy(args: &Copy) -> Outcome<Answer> {
+    let from = open(&args.from.cont, false)?;
+    let ntuple = from.store.open(&args.from.name, args.version.when());
+    let ntuple = ntuple.doing(|| format!("open {}", args.from.words()))?;
+    let name = args.called.as_ref().unwrap_or(&args.from.name);
+    let to = Home::open(&PoolArg::new(args.to_pool.clone()), &args.to_cont, true)?;
+    let group_bytes = args.group.map(|bytes| u32::try_from(bytes).expect("it was limited"));
+    let options = CreateOptions { group_bytes, ..CreateOptions::default() };
+    let bar = Bar::of(ntuple.entry_count(), "copying", "entries");
+    let made = to.store.import_telling(name, &ntuple, &options, |done| bar.at(done));
+    drop(bar);
+    let version = made.doing(|| format!("copy {} to {name} in {}", args.from.words(), args.to_cont))?;
+    drop(ntuple);
+    from.close()?;
+    to.close()?;
     Ok(Answer::new(format!("{name}, {}", told(&version)), described(&version)))
 }
 

@@ -3,6 +3,7 @@
 //! Arrays pass as trees of tuples with memory at their leaves ([`tree`]); names, numpy, awkward and Arrow are said in Python.
 
 mod reader;
+mod remote;
 mod stored;
 mod tree;
 mod trees;

@@ -1,5 +1,6 @@
 //! Ntuples that are open for reading, wherever they are, and files of ROOT that are made up of them.
 
+use super::remote::{Said, export_to, root_file};
 use super::{compression, file_options, tree};
 use crate::error::{Error, Result, Wrong};
 use crate::slot::Slot;
@@ -7,7 +8,7 @@ use dolmen_env::Address;
 use dolmen_rntuple::estimate::{Medium, Prices, Usage, blob_bytes, usage};
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::schema::Role;
-use dolmen_rntuple::rootfile::{RootFile, VirtualFile, export};
+use dolmen_rntuple::rootfile::{RootFile, VirtualFile};
 use dolmen_rntuple::store::{Access, Compare, Condition, Number, StoreSource, order_of};
 use dolmen_rntuple::web::{Served, Shown};
 use dolmen_rntuple::{Entries, Ntuple, Source};
@@ -49,14 +50,15 @@ pub(crate) struct NtupleReader {
 
 /// Names of the ntuples in a file of ROOT.
 #[pyfunction]
-pub(super) fn ntuples(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
-    let names = py.detach(|| Ok::<_, Error>(RootFile::open(&path)?.ntuples()))?;
+#[pyo3(signature = (path, storage=None))]
+pub(super) fn ntuples(py: Python<'_>, path: PathBuf, storage: Option<Said>) -> PyResult<Vec<String>> {
+    let names = py.detach(|| Ok::<_, Error>(root_file(&path, storage)?.ntuples()))?;
     Ok(names.into_iter().map(Into::into).collect())
 }
 
 /// An ntuple of a file of ROOT; the only one if there is no name.
-pub(super) fn open_file(path: &Path, name: Option<&str>) -> Result<Ntuple<RootFile>> {
-    let mut file = RootFile::open(path)?;
+pub(super) fn open_file(path: &Path, name: Option<&str>, storage: Option<Said>) -> Result<Ntuple<RootFile>> {
+    let mut file = root_file(path, storage)?;
     let names = file.ntuples();
     let name = match (name, &names[..]) {
         (Some(name), _) => name.to_owned(),
@@ -109,9 +111,14 @@ fn known(ntuple: &Any, fields: &[u32]) -> Result<()> {
 impl NtupleReader {
     /// Opens an ntuple of a file of ROOT; without a name the only one.
     #[staticmethod]
-    #[pyo3(signature = (path, name=None))]
-    fn open_file(py: Python<'_>, path: PathBuf, name: Option<String>) -> PyResult<Self> {
-        let ntuple = py.detach(|| open_file(&path, name.as_deref()))?;
+    #[pyo3(signature = (path, name=None, storage=None))]
+    fn open_file(
+        py: Python<'_>,
+        path: PathBuf,
+        name: Option<String>,
+        storage: Option<Said>,
+    ) -> PyResult<Self> {
+        let ntuple = py.detach(|| open_file(&path, name.as_deref(), storage))?;
         Ok(Self { held: Held::File(Any::File(Arc::new(ntuple))) })
     }
 
@@ -253,7 +260,7 @@ impl NtupleReader {
     }
 
     /// Writes it to a file of ROOT, its pages as they are. `progress` is called with the entries that are written.
-    #[pyo3(signature = (path, settings=505, time_s=None, progress=None))]
+    #[pyo3(signature = (path, settings=505, time_s=None, progress=None, storage=None))]
     fn export_root(
         &self,
         py: Python<'_>,
@@ -261,11 +268,12 @@ impl NtupleReader {
         settings: u32,
         time_s: Option<u64>,
         progress: Option<Py<PyAny>>,
+        storage: Option<Said>,
     ) -> PyResult<()> {
         let ntuple = self.ntuple(py)?;
         let options = file_options(compression(settings)?, time_s);
         let tell = super::teller(progress);
-        py.detach(|| each!(&ntuple, ntuple => export(ntuple, &path, options, tell)).map_err(Error::from))?;
+        py.detach(|| each!(&ntuple, ntuple => export_to(ntuple, &path, storage, options, tell)))?;
         Ok(())
     }
 

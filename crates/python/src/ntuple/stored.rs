@@ -2,11 +2,13 @@
 
 use super::options;
 use super::reader::{Any, NtupleReader};
+use super::remote::{Said, options as options_of};
 use super::writer::{complete, header, named, taken};
 use crate::container::Container;
 use crate::error::{Error, Result, Wrong};
 use crate::oid::class_of;
-use crate::slot::Slot;
+use crate::slot::{Session, Slot};
+use dolmen_remote::Remote;
 use dolmen_rntuple::format::schema::{Field, Schema};
 use dolmen_rntuple::store::{
     Appender, ColumnAdder, CreateOptions, Store, StoreOptions, Stored, Version, When,
@@ -79,6 +81,19 @@ impl NtupleStore {
         Ok(Self { slot: py.detach(|| cont.hold(store))? })
     }
 
+    /// The ntuples in an object store, by its address, `s3://bucket/prefix`.
+    #[staticmethod]
+    #[pyo3(signature = (address, storage=None))]
+    fn remote(py: Python<'_>, address: String, storage: Option<Said>) -> PyResult<Self> {
+        let options = options_of(storage)?;
+        let slot = py.detach(|| {
+            let bucket = Remote::open(&address, &options)?;
+            let store = Store::in_bucket(Arc::new(bucket), &StoreOptions::default());
+            Session::new(address, false, None).hold(store)
+        })?;
+        Ok(Self { slot })
+    }
+
     /// Names of all ntuples.
     fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let listed = self.run(py, |store| Ok(store.list()?))?;
@@ -130,7 +145,7 @@ impl NtupleStore {
     ) -> PyResult<StoredNtuple> {
         let how = create_options(group_bytes, keep_ns, object_class, order)?;
         let stored = self.run(py, |store| {
-            let ntuple = super::reader::open_file(&path, ntuple.as_deref())?;
+            let ntuple = super::reader::open_file(&path, ntuple.as_deref(), None)?;
             let name = import(store, &ntuple, name, &how, super::teller(progress))?;
             Ok(store.ntuple(&name)?)
         })?;
@@ -385,7 +400,7 @@ impl StoredNtuple {
             let scrubbed = stored.scrub(when, super::teller(progress))?;
             let repaired = match &path {
                 Some(path) => {
-                    stored.repair(&scrubbed.bad, &super::reader::open_file(path, ntuple.as_deref())?)?
+                    stored.repair(&scrubbed.bad, &super::reader::open_file(path, ntuple.as_deref(), None)?)?
                 }
                 None => vec![false; scrubbed.bad.len()],
             };
@@ -546,7 +561,7 @@ impl NtupleAppender {
     #[pyo3(signature = (path, ntuple=None))]
     fn put_root(&self, py: Python<'_>, path: PathBuf, ntuple: Option<String>) -> PyResult<()> {
         let put = |appender: &mut Appender| {
-            let ntuple = super::reader::open_file(&path, ntuple.as_deref())?;
+            let ntuple = super::reader::open_file(&path, ntuple.as_deref(), None)?;
             Ok(appender.push_all(&ntuple)?)
         };
         Ok(self.run(py, put)?)

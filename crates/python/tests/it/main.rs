@@ -202,6 +202,11 @@ fn ntuples_in_containers() {
 }
 
 #[test]
+fn ntuples_in_object_stores() {
+    passes("test_ntuple_s3.py");
+}
+
+#[test]
 fn every_file_of_tests_is_run() {
     let found = fs::read_dir(root().join("python/tests")).unwrap().map(|entry| entry.unwrap().file_name());
     let found: BTreeSet<String> = found

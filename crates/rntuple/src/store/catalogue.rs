@@ -122,6 +122,15 @@ impl Store {
         Self { home, options: options.clone() }
     }
 
+    /// The container; none if it is in an object store.
+    #[must_use]
+    pub fn container(&self) -> Option<&Container> {
+        match &self.home {
+            Home::Container(cont) => Some(cont),
+            Home::Bucket(_) => None,
+        }
+    }
+
     pub(super) fn home(&self) -> &Home {
         &self.home
     }
@@ -291,7 +300,9 @@ impl Stored {
         &self.store.home
     }
 
-    pub(super) fn store(&self) -> &Store {
+    /// The store that it is in.
+    #[must_use]
+    pub fn store(&self) -> &Store {
         &self.store
     }
 

@@ -84,7 +84,7 @@ pub(super) fn create(store: &Store, name: &str) -> Stored {
     write::schema(&mut schema, &borrowed(&arrays(&[], 0)), Compression::Zstd(1)).unwrap();
     let header =
         Header { name: name.into(), description: "".into(), writer: "a test".into(), schema, checksum: 0 };
-    store.create(&header, &CreateOptions { group_bytes: 500, ..CreateOptions::default() }).unwrap()
+    store.create(&header, &CreateOptions { group_bytes: Some(500), ..CreateOptions::default() }).unwrap()
 }
 
 /// How many columns were added.

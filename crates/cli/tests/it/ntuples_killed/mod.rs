@@ -296,7 +296,7 @@ impl Life {
         let collected = store.collect().unwrap();
         self.freed.0 += collected.writers;
         self.freed.1 += collected.clusters;
-        assert_eq!(object_count(stored.container()), OTHERS + needed(stored).len());
+        assert_eq!(object_count(stored.store().container().unwrap()), OTHERS + needed(stored).len());
         let again = store.collect().unwrap();
         assert_eq!(again, dolmen_rntuple::store::Collected::default());
     }

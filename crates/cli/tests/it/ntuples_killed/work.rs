@@ -146,7 +146,7 @@ fn change(stored: &Stored, step: u64, rng: &mut Rng) {
 }
 
 fn stored_store(stored: &Stored) -> Store {
-    Store::new(stored.container(), &StoreOptions::default())
+    Store::new(stored.store().container().unwrap(), &StoreOptions::default())
 }
 
 fn add_column(stored: &Stored) {
