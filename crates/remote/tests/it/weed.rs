@@ -32,11 +32,15 @@ const LISTENS: &str = "Start Seaweed S3 API Server";
 /// Ports that somebody else took in the meantime: how often others are tried.
 const TRIES: u32 = 5;
 
-/// Starts it, and kills it by its number when standard input ends: when the test does, however it does.
+/// Starts it, and kills it by its number when standard input has a line, or ends: when the test does, however it does. What it had on disk goes
+/// in the second case.
 const KEEPER: &str = r#"
+place=$1; shift
 "$@" </dev/null & pid=$!
-{ read -r _; kill -9 $pid; } 2>/dev/null
+read -r _; ended=$?
+kill -9 $pid
 wait $pid 2>/dev/null
+[ $ended = 0 ] || rm -rf "$place"
 "#;
 
 /// The server of all tests that do not need one for themselves.
@@ -90,8 +94,8 @@ impl Weed {
     }
 
     pub(crate) fn kill(&mut self) {
-        if let Some((mut keeper, input)) = self.keeper.take() {
-            drop(input);
+        if let Some((mut keeper, mut input)) = self.keeper.take() {
+            writeln!(input).unwrap();
             keeper.wait().unwrap();
         }
     }
@@ -99,7 +103,7 @@ impl Weed {
     /// Starts it where it was, and waits until it listens; `false` if it ended instead.
     pub(crate) fn restart(&mut self) -> bool {
         let mut command = Command::new("sh");
-        command.args(["-c", KEEPER, "sh"]).arg(program());
+        command.args(["-c", KEEPER, "sh"]).arg(&self.place).arg(program());
         command.args(["server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false", "-s3"]);
         command.args([
             "-s3.autoCreateBucket=false",
