@@ -3,6 +3,8 @@
 use rustix::mm::{Advice, madvise};
 
 const LINE_BYTES: usize = 64;
+/// A page of the usual kind.
+pub(crate) const PAGE_BYTES: usize = 4096;
 /// A huge page of the usual kind.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -27,20 +29,21 @@ pub fn prefetch_line<T: ?Sized>(place: &T) {
 }
 
 /// Asks the kernel to back `memory` by huge pages when it is first touched: a table that is looked into at
-/// random then costs one miss of the address translation less a look.
+/// random then costs one miss of the address translation less a look, and large memory few faults instead of many.
 ///
 /// A kernel that refuses leaves everything as it was.
 pub fn prefer_huge_pages<T>(memory: &mut [T]) {
     let start = memory.as_mut_ptr().cast::<u8>();
-    let skip = start.align_offset(HUGE_PAGE_BYTES);
-    let whole = size_of_val(memory).saturating_sub(skip) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-    if whole == 0 {
+    // With the whole of the first page and the last: what begins just behind the start of a huge page is in it.
+    let skipped = start.addr() % PAGE_BYTES;
+    let bytes = (skipped + size_of_val(memory)).next_multiple_of(PAGE_BYTES);
+    if bytes < HUGE_PAGE_BYTES {
         return;
     }
-    let part = start.wrapping_add(skip);
+    let part = start.wrapping_sub(skipped);
     // Ignored: a hint that is not taken costs time only.
-    // SAFETY: the range is whole pages inside a slice that we hold alone; this advice changes no content.
-    let _advised = unsafe { madvise(part.cast(), whole, Advice::LinuxHugepage) };
+    // SAFETY: the range is the pages of a slice that we hold; this advice changes no content.
+    let _advised = unsafe { madvise(part.cast(), bytes, Advice::LinuxHugepage) };
 }
 
 /// Gives memory that was freed back to the system, which the allocator otherwise keeps for the next request: for a process

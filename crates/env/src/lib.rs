@@ -32,6 +32,8 @@ mod held;
 mod hint;
 mod journal;
 mod kernel;
+#[expect(unsafe_code, reason = "instructions have no safe interface; the use says why it is sound")]
+mod lanes;
 mod meanwhile;
 #[expect(
     unsafe_code,
@@ -50,6 +52,8 @@ mod shared;
 pub mod sim;
 mod slots;
 mod socket;
+#[expect(unsafe_code, reason = "advice about memory has no safe interface; the use says why it is sound")]
+mod spared;
 mod thread;
 #[expect(unsafe_code, reason = "names of users have no safe interface; each use says why it is sound")]
 mod users;
@@ -70,6 +74,7 @@ pub use kernel::{
     RingRequest, close_standard_output, forget_mount, mounted_as, mounted_at, mounts_of, mounts_of_process,
     ring_queues, unmount,
 };
+pub use lanes::{Lanes, zip_lanes};
 pub use meanwhile::{look, look_while_waiting};
 pub use process::{
     NO_HOME, Process, Started, create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed,
@@ -89,9 +94,10 @@ pub use socket::{
     Address, Bell, Listener, Moved, Peer, Ready, Socket, Waiter, link_socket, notify_ready, open_socket_to,
     peer_watch, remove_socket, unlink_socket,
 };
+pub use spared::Spared;
 pub use thread::{
     Load, anonymous_rss_bytes, come_behind, cpu_count, current_cpu, leave_cpu, on_cpu, peak_rss_bytes,
-    pin_to_cpu, rss_bytes, scope, spawn, user_id, wait, yield_now,
+    pin_to_cpu, rss_bytes, scope, spawn, spawn_within, user_id, wait, yield_now,
 };
 pub use users::{
     group_name, group_named, group_principal, is_open_to_others, owner_of, user_name, user_named,

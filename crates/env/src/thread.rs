@@ -5,7 +5,7 @@ use crate::error::{Error, Op, Result};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
-use std::thread::{Builder, JoinHandle, Scope};
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 /// Starts a thread under a name that debuggers and profiles show (15 bytes of it).
 ///
@@ -26,6 +26,21 @@ pub fn spawn<T: Send + 'static>(
 #[expect(clippy::disallowed_methods, reason = "this is the door that the rule sends everybody to")]
 pub fn scope<'env, T>(body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T) -> T {
     std::thread::scope(body)
+}
+
+/// As [`spawn`], of a thread that may borrow what lives longer than the scope.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_within<'scope, 'env, T: Send + 'scope>(
+    threads: &'scope Scope<'scope, 'env>,
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>> {
+    Builder::new()
+        .name(name.to_owned())
+        .spawn_scoped(threads, body)
+        .map_err(|error| Error::from_std(Op::Thread, name, &error))
 }
 
 /// Lets this thread come behind others by so many steps of nice(2) more, where there are too few processors for all.
@@ -240,6 +255,16 @@ mod tests {
         .unwrap()
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn threads_of_a_scope_have_names_and_borrow() {
+        let text = String::from("borrowed");
+        let found = scope(|threads| {
+            let name = || (std::thread::current().name().map(str::to_owned), text.len());
+            spawn_within(threads, "within", name).unwrap().join().unwrap()
+        });
+        assert_eq!(found, (Some("within".to_owned()), text.len()));
     }
 
     #[test]

@@ -103,7 +103,16 @@ impl Buffer {
         let bytes = values.as_mut_bytes();
         // Where they are does not change with the values' own place.
         let (start, len) = (bytes.as_mut_ptr().expose_provenance(), bytes.len());
-        Self { _owner: Box::new(values), start, len }
+        Self { _owner: Box::new(Again(Some(values))), start, len }
+    }
+}
+
+/// Values whose memory is used again when nobody looks at it anymore.
+struct Again(Option<Values>);
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Values::spare);
     }
 }
 

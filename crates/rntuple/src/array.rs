@@ -1,8 +1,13 @@
 //! Fields that were read: a tree of arrays.
 
+mod room;
+
+pub use room::Room;
+pub(crate) use room::{Growing, grow};
+
 use crate::error::Result;
 use crate::format::column::InMemory;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 /// Values of one kind, one behind the other.
 #[derive(Clone, PartialEq, Debug)]
@@ -114,40 +119,20 @@ impl Values {
         each!(self, vec => vec.as_mut_bytes())
     }
 
-    /// Appends `count` zeros, for their bytes to be filled.
+    /// Appends `count` values, whatever they are, for their bytes to be filled.
     pub(crate) fn grow(&mut self, count: usize) -> Result<&mut [u8]> {
         each!(self, vec => grow(vec, count))
     }
-}
 
-/// Values of fewer bytes are in memory that others have used, most likely.
-const LARGE_BYTES: usize = 4 << 20;
-
-/// Of so many bytes it is asked first whether the system has them: those of fewer it has, or the program is at its end anyhow.
-const DOUBTED_BYTES: usize = 1 << 30;
-
-/// Appends `count` zeros; their bytes.
-pub(crate) fn grow<T: FromBytes + IntoBytes + Clone>(vec: &mut Vec<T>, count: usize) -> Result<&mut [u8]> {
-    let (start, bytes) = (vec.len(), count.saturating_mul(size_of::<T>()));
-    let is_there = match start {
-        0 if bytes < DOUBTED_BYTES => Ok(()),
-        0 => vec.try_reserve_exact(count),
-        _ => vec.try_reserve(count),
-    };
-    if is_there.is_err() {
-        let structure = crate::error::Structure::Field { field: 0 };
-        let (offset, bytes, bytes_max) = (start as u64, bytes as u64, u64::from(u32::MAX));
-        return Err(crate::Error::TooBig { structure, offset, bytes, bytes_max });
+    /// Leaves out all behind the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        each!(self, vec => vec.truncate(len));
     }
-    if start == 0 && bytes >= LARGE_BYTES {
-        // New memory is zero by itself, and its pages come when they are filled: in large ones, if the system has them.
-        drop(core::mem::take(vec));
-        *vec = vec![T::new_zeroed(); count];
-        dolmen_env::prefer_huge_pages(vec.as_mut_bytes());
-    } else {
-        vec.resize(start + count, T::new_zeroed());
+
+    /// Gives its memory to what is read next, if it is large: fresh memory takes longer to get than to fill.
+    pub fn spare(self) {
+        each!(self, vec => room::spare(vec));
     }
-    Ok(vec[start..].as_mut_bytes())
 }
 
 /// What a row of lists is.
@@ -218,6 +203,24 @@ impl Array {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// As [`Values::spare`], of all that it has.
+    pub fn spare(self) {
+        match self {
+            Self::Values(values) => values.spare(),
+            Self::Lists { offsets, content, .. } => {
+                Values::I64(offsets).spare();
+                content.spare();
+            }
+            Self::Repeated { content, .. } => content.spare(),
+            Self::Record { fields, .. } => fields.into_iter().for_each(|(_, field)| field.spare()),
+            Self::Variant { tags, index, contents } => {
+                Values::I8(tags).spare();
+                Values::I64(index).spare();
+                contents.into_iter().for_each(Self::spare);
+            }
+        }
     }
 
     /// Bytes of all values and offsets, as they are in memory.

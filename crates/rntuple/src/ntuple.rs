@@ -4,7 +4,7 @@ use crate::array::Array;
 use crate::error::{Error, Fault, Feature, Result, Structure};
 use crate::format::footer::{ClusterGroup, Footer};
 use crate::format::locator::Link;
-use crate::format::page_list::{ClusterPages, ColumnPages, PageList};
+use crate::format::page_list::{ClusterPages, ColumnPages, Page, PageList};
 use crate::format::schema::{Field, Known, Schema};
 use crate::format::{Header, PAGE_BYTES_MAX, block};
 use crate::read;
@@ -31,6 +31,14 @@ pub struct Cluster<'a> {
     pub pages: &'a ClusterPages,
     /// The list.
     pub list: &'a PageList,
+}
+
+impl<'a> Cluster<'a> {
+    /// The pages of a column; none of one that the list does not have.
+    pub(crate) fn pages_of(&self, number: u32) -> &'a [Page] {
+        let column = self.pages.columns.get(number as usize);
+        column.map_or(&[], |column| &self.list.pages[column.pages.clone()])
+    }
 }
 
 /// Columns that were added with values to clusters that were there: their page lists are of the same clusters.

@@ -28,6 +28,11 @@ pub(crate) fn read<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entri
         nodes.push(Node::of(ntuple, field)?);
     }
     let clusters = ntuple.clusters(entries)?;
+    let count = entries.end - entries.first;
+    let is_whole = clusters.iter().map(|cluster| cluster.pages.entry_count).sum::<u64>() == count;
+    for node in &mut nodes {
+        node.expect(ntuple, &clusters, Some(count), is_whole);
+    }
     let mut rest = &clusters[..];
     while !rest.is_empty() {
         let (some, behind) = rest.split_at(together(ntuple, &nodes, rest));

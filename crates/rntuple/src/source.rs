@@ -49,6 +49,11 @@ pub trait Source: Send + Sync {
     fn has_groups(&self) -> bool {
         false
     }
+
+    /// Whether a fetch waits longer than it works: then the next one is under way, in a thread of its own, while what came is decoded.
+    fn is_far(&self) -> bool {
+        false
+    }
 }
 
 /// Whether a file of `length_bytes` has `bytes` where the locator says.

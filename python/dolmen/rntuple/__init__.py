@@ -653,7 +653,10 @@ class RootWriter:
         self._writer: NtupleWriter | None = None
 
     def append(self, data: Any) -> None:
-        """Appends entries: a mapping of names to arrays, a table of Arrow or pandas, or an awkward array of records."""
+        """Appends entries: a mapping of names to arrays, a table of Arrow or pandas, or an awkward array of records.
+
+        Flat arrays are written from where they are: nobody may change them meanwhile.
+        """
         fields = _arrays.fields_of(data)
         if self._writer is None:
             self._writer = NtupleWriter.create(
@@ -1048,8 +1051,8 @@ class Appender:
     def put(self, data: Any) -> None:
         """Puts entries: a mapping of names to arrays, a table of Arrow or pandas, or an awkward array of records.
 
-        Numbers become those of the fields where nothing is lost by that. Raises Invalid for an array that does not fit its field, NotFound
-        if one is missing.
+        Numbers become those of the fields where nothing is lost by that. Flat arrays are written from where they are: nobody may change
+        them meanwhile. Raises Invalid for an array that does not fit its field, NotFound if one is missing.
         """
         self._put(_arrays.fields_of(data))
 

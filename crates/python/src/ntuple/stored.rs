@@ -3,7 +3,7 @@
 use super::options;
 use super::reader::{Any, NtupleReader};
 use super::remote::{Said, options as options_of};
-use super::writer::{complete, header, named, taken};
+use super::writer::{complete, given, header, lent, named, taken};
 use crate::container::Container;
 use crate::error::{Error, Result, Wrong};
 use crate::oid::class_of;
@@ -13,7 +13,7 @@ use dolmen_rntuple::format::schema::{Field, Schema};
 use dolmen_rntuple::store::{
     Appender, ColumnAdder, CreateOptions, Store, StoreOptions, Stored, Version, When,
 };
-use dolmen_rntuple::write::{self, Options};
+use dolmen_rntuple::write::{self, Options, Room};
 use dolmen_rntuple::{Entries, Ntuple, Source};
 use pyo3::prelude::{Bound, Py, PyAny, PyRef, PyResult, Python, pyclass, pymethods};
 use std::path::PathBuf;
@@ -481,16 +481,17 @@ impl NtupleColumnAdder {
 
     /// Puts values for the next clusters, of all of their entries.
     fn put(&self, py: Python<'_>, fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<()> {
-        let fields = taken(fields)?;
+        let fields = lent(fields)?;
         let put = |adder: &mut ColumnAdder| {
-            let fields = named(&fields);
-            let (mut at, count) = (0, write::entry_count(&fields)?);
+            let fields = given(&fields);
+            let (mut at, count, mut room) = (0, write::entry_count(&fields)?, Room::default());
             while at < count {
                 let next = adder.missing().first().map_or(0, |entries| entries.end - entries.first);
                 if next == 0 || at + next > count {
                     return Err(Error::Argument(Wrong::Clusters));
                 }
-                let mut cluster = write::seal(&self.schema, &fields, at..at + next, &self.options)?;
+                let mut cluster =
+                    write::seal_in(&self.schema, &fields, at..at + next, &self.options, &mut room)?;
                 cluster.columns.drain(..self.first_column);
                 adder.push(&cluster)?;
                 at += next;
@@ -544,13 +545,13 @@ impl NtupleAppender {
 impl NtupleAppender {
     /// Puts entries into the container, as clusters of their own; nobody sees them before the commit.
     fn put(&self, py: Python<'_>, fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<()> {
-        let fields = taken(fields)?;
+        let fields = lent(fields)?;
         let put = |appender: &mut Appender| {
             let schema = appender.schema().clone();
             complete(&schema, &fields)?;
-            let fields = named(&fields);
+            let (fields, mut room) = (given(&fields), Room::default());
             for entries in write::cut(&fields, &self.options)? {
-                appender.push(&write::seal(&schema, &fields, entries, &self.options)?)?;
+                appender.push(&write::seal_in(&schema, &fields, entries, &self.options, &mut room)?)?;
             }
             Ok(())
         };

@@ -7,6 +7,7 @@
 use crate::buffer::{Buffer, Lent};
 use crate::error::{Error, of_type};
 use dolmen_rntuple::format::schema::InMemory;
+use dolmen_rntuple::write::{Flat, Given};
 use dolmen_rntuple::{Array, Lists, Values};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::{
@@ -73,6 +74,37 @@ pub(super) fn taken(tree: &Bound<'_, PyAny>) -> PyResult<Array> {
     taken_at(tree, 0)
 }
 
+/// A field that is written: what is flat stays where it is.
+pub(super) enum Lending {
+    Array(Array),
+    Flat(InMemory, Lent),
+}
+
+impl Lending {
+    /// Of a tree, of which memory that is not flat is copied.
+    pub(super) fn of(tree: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let flat = tree.extract::<(String, String, Bound<'_, PyAny>)>();
+        let Some((_, dtype, memory)) = flat.ok().filter(|(what, dtype, _)| what == "values" && dtype != "?")
+        else {
+            return taken(tree).map(Self::Array);
+        };
+        let (kind, lent) = (kind(&dtype)?, Lent::to_read(&memory)?);
+        Flat::new(kind, lent.bytes()).ok_or_else(part)?;
+        Ok(Self::Flat(kind, lent))
+    }
+
+    pub(super) fn given(&self) -> Given<'_> {
+        match self {
+            Self::Array(array) => array.into(),
+            Self::Flat(kind, lent) => Flat::new(*kind, lent.bytes()).expect("it was looked at").into(),
+        }
+    }
+}
+
+fn part() -> PyErr {
+    PyValueError::new_err("memory has a part of a number at its end")
+}
+
 fn taken_at(tree: &Bound<'_, PyAny>, depth: usize) -> PyResult<Array> {
     let tuple = tree.cast::<PyTuple>().map_err(|_other| of_type("an array is a tuple"))?;
     let at = |place| tuple.get_item(place);
@@ -114,8 +146,8 @@ fn taken_at(tree: &Bound<'_, PyAny>, depth: usize) -> PyResult<Array> {
     }
 }
 
-fn values(dtype: &str, memory: &Bound<'_, PyAny>) -> PyResult<Values> {
-    let kind = match dtype {
+fn kind(dtype: &str) -> PyResult<InMemory> {
+    Ok(match dtype {
         "?" => InMemory::Bool,
         "i1" => InMemory::I8,
         "u1" => InMemory::U8,
@@ -128,9 +160,13 @@ fn values(dtype: &str, memory: &Bound<'_, PyAny>) -> PyResult<Values> {
         "f4" => InMemory::F32,
         "f8" => InMemory::F64,
         _ => return Err(of_type("there is no field of such values")),
-    };
+    })
+}
+
+fn values(dtype: &str, memory: &Bound<'_, PyAny>) -> PyResult<Values> {
+    let kind = kind(dtype)?;
     let lent = Lent::to_read(memory)?;
     let bytes = lent.bytes();
     let values = memory.py().detach(|| Values::of_bytes(kind, bytes)).map_err(Error::from)?;
-    values.ok_or_else(|| PyValueError::new_err("memory has a part of a number at its end"))
+    values.ok_or_else(part)
 }

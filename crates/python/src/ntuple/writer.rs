@@ -1,18 +1,31 @@
 //! Arrays into a file of ROOT.
 
-use super::{compression, file_options, options, tree};
+use super::tree::{self, Lending};
+use super::{compression, file_options, options};
 use crate::error::{Error, Result};
 use dolmen_rntuple::Array;
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::schema::Schema;
 use dolmen_rntuple::rootfile::RootWriter;
-use dolmen_rntuple::write::{self, Options};
+use dolmen_rntuple::write::{self, Given, Options, Room};
 use pyo3::prelude::{Bound, PyAny, PyResult, Python, pyclass, pymethods};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 /// Fields at the top, by their names.
 pub(super) type Fields = Vec<(String, Array)>;
+
+/// Fields at the top that are written, by their names.
+pub(super) type Lendings = Vec<(String, Lending)>;
+
+/// What is written, from its trees.
+pub(super) fn lent(fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Lendings> {
+    fields.into_iter().map(|(name, field)| Ok((name, Lending::of(&field)?))).collect()
+}
+
+pub(super) fn given(fields: &Lendings) -> Vec<(&str, Given<'_>)> {
+    fields.iter().map(|(name, field)| (&**name, field.given())).collect()
+}
 
 /// A file of ROOT that is written; used by ``dolmen.rntuple``. It has its name when it is finished.
 #[pyclass(frozen, module = "dolmen", name = "NtupleWriter")]
@@ -67,7 +80,7 @@ impl NtupleWriter {
 
     /// Appends entries, as clusters of their own.
     fn append(&self, py: Python<'_>, fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<()> {
-        let fields = taken(fields)?;
+        let fields = lent(fields)?;
         py.detach(|| self.put(&fields))?;
         Ok(())
     }
@@ -88,22 +101,21 @@ impl NtupleWriter {
 }
 
 impl NtupleWriter {
-    fn put(&self, fields: &Fields) -> Result<()> {
+    fn put(&self, fields: &Lendings) -> Result<()> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = writer.as_mut().ok_or(Error::Closed)?;
         let schema = writer.header().schema.clone();
         complete(&schema, fields)?;
-        let fields = named(fields);
+        let (fields, mut room) = (given(fields), Room::default());
         for entries in write::cut(&fields, &self.options)? {
-            let cluster = write::seal(&schema, &fields, entries, &self.options)?;
-            writer.append(&cluster)?;
+            writer.append(&write::seal_in(&schema, &fields, entries, &self.options, &mut room)?)?;
         }
         Ok(())
     }
 }
 
 /// All fields at the top that hold values are there.
-pub(super) fn complete(schema: &Schema, fields: &Fields) -> Result<()> {
+pub(super) fn complete(schema: &Schema, fields: &Lendings) -> Result<()> {
     let tops = (0_u32..).zip(&schema.fields).filter(|(number, field)| field.parent == *number);
     for (_, field) in tops.filter(|(_, field)| field.source.is_none()) {
         if !fields.iter().any(|(name, _)| **name == *field.name) {

@@ -68,11 +68,12 @@ thread_local! {
     static DECOMPRESSOR: RefCell<zstd::bulk::Decompressor<'static>> =
         RefCell::new(zstd::bulk::Decompressor::new().expect("it fails for dictionaries alone"));
 
-    /// What zstd needs to compress, a megabyte and more with the level, and room for what comes out.
-    static COMPRESSOR: RefCell<(zstd::bulk::Compressor<'static>, Vec<u8>)> = RefCell::new((
-        zstd::bulk::Compressor::new(1).expect("it fails for dictionaries alone"),
-        Vec::new(),
-    ));
+    /// What zstd needs to compress, a megabyte and more with the level.
+    static COMPRESSOR: RefCell<zstd::bulk::Compressor<'static>> =
+        RefCell::new(zstd::bulk::Compressor::new(1).expect("it fails for dictionaries alone"));
+
+    /// Room for what comes out, before it is known how much that is.
+    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What `block` stands for, which has `length_bytes`.
@@ -220,61 +221,94 @@ fn reversed(mut bytes: [u8; 8]) -> u64 {
 /// # Panics
 /// Never: a chunk is shorter than its count of bytes can say.
 pub fn compress(compression: Compression, bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut block = Vec::new();
     if compression == Compression::None {
         return Ok(bytes.to_vec());
     }
-    for chunk in bytes.chunks(CHUNK_BYTES_MAX) {
-        let packed = packed(compression, chunk).map_err(|source| Error::Io { offset: 0, source })?;
-        if packed.len() >= chunk.len() || block.len() + CHUNK_HEADER_BYTES + packed.len() >= bytes.len() {
-            return Ok(bytes.to_vec());
+    ROOM.with_borrow_mut(|room| {
+        let needed = room_bytes(bytes.len());
+        if room.len() < needed {
+            room.resize(needed, 0);
         }
-        let mark: &[u8; 3] = match compression {
-            Compression::None => unreachable!("it was returned as it is"),
-            Compression::Zlib(_) => b"ZL\x08",
-            Compression::Lzma(_) => b"XZ\0",
-            Compression::Lz4 => b"L4\x01",
-            Compression::Zstd(_) => b"ZS\x01",
-        };
-        block.extend_from_slice(mark);
-        for length in [packed.len(), chunk.len()] {
-            let length = u32::try_from(length).expect("three bytes count it");
-            block.extend_from_slice(&length.to_le_bytes()[..3]);
-        }
-        block.extend_from_slice(&packed);
-    }
-    Ok(block)
+        let count = compress_into(compression, bytes, room)?;
+        Ok(count.map_or(bytes, |count| &room[..count]).to_vec())
+    })
 }
 
-fn packed(compression: Compression, chunk: &[u8]) -> std::io::Result<Vec<u8>> {
-    match compression {
-        Compression::None => Ok(chunk.to_vec()),
-        Compression::Zstd(level) => COMPRESSOR.with_borrow_mut(|(compressor, room)| {
-            compressor.set_compression_level(i32::from(level))?;
-            room.clear();
-            room.reserve(zstd::zstd_safe::compress_bound(chunk.len()));
-            compressor.compress_to_buffer(chunk, room)?;
-            Ok(room.clone())
-        }),
+/// Room that [`compress_into`] needs for so many bytes: what they are compressed may be more before it is known that it is.
+pub(crate) fn room_bytes(bytes: usize) -> usize {
+    zstd::zstd_safe::compress_bound(bytes) + (bytes / CHUNK_BYTES_MAX + 1) * 128
+}
+
+/// As [`compress`], to `room`: how many bytes the block has; none where `bytes` are stored as they are.
+///
+/// # Errors
+/// As [`compress`].
+///
+/// # Panics
+/// If `room` is less than [`room_bytes`].
+pub(crate) fn compress_into(
+    compression: Compression,
+    bytes: &[u8],
+    room: &mut [u8],
+) -> Result<Option<usize>> {
+    let mark: &[u8; 3] = match compression {
+        Compression::None => return Ok(None),
+        Compression::Zlib(_) => b"ZL\x08",
+        Compression::Lzma(_) => b"XZ\0",
+        Compression::Lz4 => b"L4\x01",
+        Compression::Zstd(_) => b"ZS\x01",
+    };
+    let mut at = 0;
+    for chunk in bytes.chunks(CHUNK_BYTES_MAX) {
+        let (header, behind) =
+            room[at..].split_first_chunk_mut::<CHUNK_HEADER_BYTES>().expect("there is room for it");
+        let packed = packed(compression, chunk, behind).map_err(|source| Error::Io { offset: 0, source })?;
+        let Some(packed) = packed.filter(|&packed| packed < chunk.len()) else { return Ok(None) };
+        at += CHUNK_HEADER_BYTES + packed;
+        if at >= bytes.len() {
+            return Ok(None);
+        }
+        header[..3].copy_from_slice(mark);
+        for (to, length) in header[3..].as_chunks_mut::<3>().0.iter_mut().zip([packed, chunk.len()]) {
+            let length = u32::try_from(length).expect("three bytes count it");
+            to.copy_from_slice(&length.to_le_bytes()[..3]);
+        }
+    }
+    Ok(Some(at))
+}
+
+/// Compresses a chunk; how many bytes that are, none if they are more than there is room for.
+fn packed(compression: Compression, chunk: &[u8], room: &mut [u8]) -> std::io::Result<Option<usize>> {
+    let compressed = match compression {
+        Compression::None => return Ok(None),
+        Compression::Zstd(level) => {
+            return COMPRESSOR.with_borrow_mut(|compressor| {
+                compressor.set_compression_level(i32::from(level))?;
+                compressor.compress_to_buffer(chunk, room).map(Some)
+            });
+        }
         Compression::Zlib(level) => {
             let level = flate2::Compression::new(u32::from(level));
             let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);
             encoder.write_all(chunk)?;
-            encoder.finish()
+            encoder.finish()?
         }
         Compression::Lzma(level) => {
             let options = lzma_rust2::XzOptions::with_preset(u32::from(level));
             let mut writer = lzma_rust2::XzWriter::new(Cursor::new(Vec::new()), options)?;
             writer.write_all(chunk)?;
-            Ok(writer.finish()?.into_inner())
+            writer.finish()?.into_inner()
         }
         Compression::Lz4 => {
             let compressed = lz4_flex::block::compress(chunk);
             let mut sum = XxHash64::oneshot(0, &compressed).to_le_bytes();
             sum.reverse();
-            Ok([&sum[..], &compressed].concat())
+            [&sum[..], &compressed].concat()
         }
-    }
+    };
+    let Some(to) = room.get_mut(..compressed.len()) else { return Ok(None) };
+    to.copy_from_slice(&compressed);
+    Ok(Some(compressed.len()))
 }
 
 #[cfg(test)]

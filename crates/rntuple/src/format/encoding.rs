@@ -6,6 +6,7 @@
 //! //= root:tree/ntuple/doc/BinaryFormatSpecification.md Column Description
 
 use super::column::{Column, ColumnKind};
+use super::planes::{self, BLOCK};
 use crate::Error;
 use crate::error::{Fault, Result, Structure};
 
@@ -84,11 +85,19 @@ pub fn decode(number: u32, column: &Column, page: &[u8], into: &mut [u8]) -> Res
 /// If the kind is unknown, or a quantised column has no range.
 #[must_use]
 pub fn encode(column: &Column, elements: &[u8]) -> Vec<u8> {
+    let mut page = Vec::new();
+    encode_to(column, elements, &mut page);
+    page
+}
+
+/// As [`encode`], to memory that may have been used before.
+pub(crate) fn encode_to(column: &Column, elements: &[u8], page: &mut Vec<u8>) {
     use ColumnKind as K;
     let in_memory = column.kind.in_memory().expect("an unknown kind is written by nobody");
     let count = elements.len() / in_memory.bytes();
     let page_bytes = column.page_bytes(count as u64).expect("memory has fewer bits");
-    let mut page = vec![0; usize::try_from(page_bytes).expect("a page is no longer than its elements")];
+    page.resize(usize::try_from(page_bytes).expect("a page is no longer than its elements"), 0);
+    let page = &mut page[..];
     match column.kind {
         kind if is_plain(kind) => page.copy_from_slice(elements),
         K::Bit => {
@@ -96,14 +105,14 @@ pub fn encode(column: &Column, elements: &[u8]) -> Vec<u8> {
                 *byte = eight.iter().enumerate().fold(0, |byte, (at, bit)| byte | (bit & 1) << at);
             }
         }
-        K::SplitInt16 => taken_apart::<2>(elements, &mut page, |b| zigzag(i64::from(i16::from_le_bytes(b)))),
-        K::SplitInt32 => taken_apart::<4>(elements, &mut page, |b| zigzag(i64::from(i32::from_le_bytes(b)))),
-        K::SplitInt64 => taken_apart::<8>(elements, &mut page, |b| zigzag(i64::from_le_bytes(b))),
-        K::SplitUInt16 => taken_apart::<2>(elements, &mut page, |b| u64::from(u16::from_le_bytes(b))),
+        K::SplitInt16 => taken_apart::<2>(elements, page, |b| zigzag(i64::from(i16::from_le_bytes(b)))),
+        K::SplitInt32 => taken_apart::<4>(elements, page, |b| zigzag(i64::from(i32::from_le_bytes(b)))),
+        K::SplitInt64 => taken_apart::<8>(elements, page, |b| zigzag(i64::from_le_bytes(b))),
+        K::SplitUInt16 => taken_apart::<2>(elements, page, |b| u64::from(u16::from_le_bytes(b))),
         K::SplitUInt32 | K::SplitReal32 => {
-            taken_apart::<4>(elements, &mut page, |b| u64::from(u32::from_le_bytes(b)));
+            taken_apart::<4>(elements, page, |b| u64::from(u32::from_le_bytes(b)));
         }
-        K::SplitUInt64 | K::SplitReal64 => taken_apart::<8>(elements, &mut page, u64::from_le_bytes),
+        K::SplitUInt64 | K::SplitReal64 => taken_apart::<8>(elements, page, u64::from_le_bytes),
         K::Real16 | K::SplitReal16 => {
             for (at, float) in elements.as_chunks().0.iter().enumerate() {
                 let [low, high] = narrowed(f32::from_le_bytes(*float)).to_le_bytes();
@@ -117,11 +126,11 @@ pub fn encode(column: &Column, elements: &[u8]) -> Vec<u8> {
                 *to = first_of(u64::from_le_bytes(*from));
             }
         }
-        K::SplitIndex32 => differences::<4>(elements, &mut page),
-        K::SplitIndex64 => differences::<8>(elements, &mut page),
+        K::SplitIndex32 => differences::<4>(elements, page),
+        K::SplitIndex64 => differences::<8>(elements, page),
         K::Real32Trunc => {
             let shift = 32 - u32::from(column.bits);
-            pack(elements, column.bits, &mut page, |float| u64::from(float.to_bits() >> shift));
+            pack(elements, column.bits, page, |float| u64::from(float.to_bits() >> shift));
         }
         K::Real32Quant => {
             let (low, high) = column.range.expect("a quantised column has one");
@@ -131,50 +140,42 @@ pub fn encode(column: &Column, elements: &[u8]) -> Vec<u8> {
                 clippy::cast_sign_loss,
                 reason = "it is between 0 and the steps"
             )]
-            pack(elements, column.bits, &mut page, |float| {
+            pack(elements, column.bits, page, |float| {
                 ((f64::from(float).clamp(low, high) - low) / (high - low) * steps).round() as u64
             });
         }
         _ => unreachable!("what is plain was copied, what is unknown refused"),
     }
-    page
 }
 
 /// The inverse of [`joined`].
 fn taken_apart<const N: usize>(elements: &[u8], page: &mut [u8], value: impl Fn([u8; N]) -> u64) {
-    let (blocks, rest) = elements.as_chunks::<N>().0.as_chunks::<8>();
-    let mut planes = planes_mut::<N>(page, elements.len() / N);
-    for (at, block) in blocks.iter().enumerate() {
-        let rows = transposed(core::array::from_fn(|row| value(block[row])));
-        for (plane, row) in planes.iter_mut().zip(rows) {
-            plane.as_chunks_mut().0[at] = row.to_le_bytes();
-        }
-    }
-    for (at, from) in rest.iter().enumerate() {
-        for (plane, byte) in planes.iter_mut().zip(value(*from).to_le_bytes()) {
-            plane[blocks.len() * 8 + at] = byte;
-        }
-    }
+    into_planes(elements.as_chunks::<N>().0, page, |element| first_of::<N>(value(*element)));
 }
 
 /// The inverse of [`summed`].
 fn differences<const N: usize>(elements: &[u8], page: &mut [u8]) {
-    let (blocks, rest) = elements.as_chunks::<8>().0.as_chunks::<8>();
-    let mut planes = planes_mut::<N>(page, elements.len() / 8);
     let mut before = 0_u64;
-    let mut difference = |offset: &[u8; 8]| {
+    into_planes(elements.as_chunks::<8>().0, page, |offset| {
         let offset = u64::from_le_bytes(*offset);
-        offset.wrapping_sub(core::mem::replace(&mut before, offset))
-    };
+        first_of::<N>(offset.wrapping_sub(core::mem::replace(&mut before, offset)))
+    });
+}
+
+/// Puts what `value` makes of each element into the planes of a page.
+fn into_planes<const M: usize, const N: usize>(
+    elements: &[[u8; M]],
+    page: &mut [u8],
+    mut value: impl FnMut(&[u8; M]) -> [u8; N],
+) {
+    let (blocks, rest) = elements.as_chunks::<BLOCK>();
+    let mut planes = planes_mut::<N>(page, elements.len());
     for (at, block) in blocks.iter().enumerate() {
-        let rows = transposed(core::array::from_fn(|row| difference(&block[row])));
-        for (plane, row) in planes.iter_mut().zip(rows) {
-            plane.as_chunks_mut().0[at] = row.to_le_bytes();
-        }
+        planes::put(&mut planes, at, &core::array::from_fn(|nth| value(&block[nth])));
     }
-    for (at, offset) in rest.iter().enumerate() {
-        for (plane, byte) in planes.iter_mut().zip(difference(offset).to_le_bytes()) {
-            plane[blocks.len() * 8 + at] = byte;
+    for (at, from) in rest.iter().enumerate() {
+        for (plane, byte) in planes.iter_mut().zip(value(from)) {
+            plane[blocks.len() * BLOCK + at] = byte;
         }
     }
 }
@@ -189,23 +190,6 @@ fn planes_mut<const N: usize>(page: &mut [u8], count: usize) -> [&mut [u8]; N] {
     })
 }
 
-/// Eight numbers whose bytes are those of the same place in each of eight: the n-th has byte n of all.
-fn transposed(mut rows: [u64; 8]) -> [u64; 8] {
-    // Halves change places, then quarters, then eighths: eight bytes are moved by each step.
-    for (distance, shift, mask) in
-        [(4, 32, 0x0000_0000_ffff_ffff), (2, 16, 0x0000_ffff_0000_ffff), (1, 8, 0x00ff_00ff_00ff_00ff_u64)]
-    {
-        for row in 0..8 {
-            if row & distance == 0 {
-                let changed = (rows[row] >> shift ^ rows[row + distance]) & mask;
-                rows[row + distance] ^= changed;
-                rows[row] ^= changed << shift;
-            }
-        }
-    }
-    rows
-}
-
 /// The inverse of [`unzigzag`].
 fn zigzag(value: i64) -> u64 {
     (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned()
@@ -213,6 +197,7 @@ fn zigzag(value: i64) -> u64 {
 
 /// The inverse of [`packed`].
 fn pack(elements: &[u8], width: u16, page: &mut [u8], word: impl Fn(f32) -> u64) {
+    page.fill(0);
     let mut bit = 0;
     for element in elements.as_chunks().0 {
         let word = word(f32::from_le_bytes(*element));
@@ -270,28 +255,31 @@ fn bits(page: &[u8], into: &mut [u8]) {
 /// Puts together elements of N bytes, whose first bytes are all first, then all the second ones, …; `value` makes of each
 /// a number whose lowest N bytes are what is in memory.
 fn joined<const N: usize>(page: &[u8], into: &mut [u8], value: impl Fn([u8; N]) -> u64) {
-    let (blocks, rest) = into.as_chunks_mut::<N>().0.as_chunks_mut::<8>();
-    let planes = planes::<N>(page, blocks.len() * 8 + rest.len());
+    from_planes(page, into.as_chunks_mut::<N>().0, |element: [u8; N]| first_of(value(element)));
+}
+
+/// Fills `into` with what `value` makes of the elements that are in the planes of a page.
+fn from_planes<const M: usize, const N: usize>(
+    page: &[u8],
+    into: &mut [[u8; M]],
+    mut value: impl FnMut([u8; N]) -> [u8; M],
+) {
+    let planes = planes::<N>(page, into.len());
+    let (blocks, rest) = into.as_chunks_mut::<BLOCK>();
     for (at, block) in blocks.iter_mut().enumerate() {
-        for (to, row) in block.iter_mut().zip(row_of(&planes, at)) {
-            *to = first_of(value(first_of(row)));
+        for (to, from) in block.iter_mut().zip(planes::take(&planes, at)) {
+            *to = value(from);
         }
     }
-    let start = blocks.len() * 8;
+    let start = blocks.len() * BLOCK;
     for (at, to) in rest.iter_mut().enumerate() {
-        *to = first_of(value(core::array::from_fn(|plane| planes[plane][start + at])));
+        *to = value(core::array::from_fn(|plane| planes[plane][start + at]));
     }
 }
 
 /// As [`planes_mut`].
 fn planes<const N: usize>(page: &[u8], count: usize) -> [&[u8]; N] {
     core::array::from_fn(|plane| &page[plane * count..(plane + 1) * count])
-}
-
-/// Eight elements, the lowest byte of each being of the first plane.
-fn row_of<const N: usize>(planes: &[&[u8]; N], at: usize) -> [u64; 8] {
-    let row = |plane: usize| planes.get(plane).map_or(0, |plane| u64::from_le_bytes(plane.as_chunks().0[at]));
-    transposed(core::array::from_fn(row))
 }
 
 /// The lowest bytes of a number.
@@ -306,24 +294,13 @@ fn unzigzag(value: u64) -> u64 {
 
 /// As [`joined`], for offsets of N bytes, each of which but the first is the difference to the one before.
 fn summed<const N: usize>(page: &[u8], into: &mut [u8]) {
-    let (blocks, rest) = into.as_chunks_mut::<8>().0.as_chunks_mut::<8>();
-    let planes = planes::<N>(page, blocks.len() * 8 + rest.len());
     let mut sum = 0_u64;
-    for (at, block) in blocks.iter_mut().enumerate() {
-        for (to, difference) in block.iter_mut().zip(row_of(&planes, at)) {
-            sum = sum.wrapping_add(difference);
-            *to = sum.to_le_bytes();
-        }
-    }
-    let start = blocks.len() * 8;
-    for (at, to) in rest.iter_mut().enumerate() {
+    from_planes(page, into.as_chunks_mut::<8>().0, |difference: [u8; N]| {
         let mut wide = [0; 8];
-        for (byte, plane) in wide.iter_mut().zip(planes) {
-            *byte = plane[start + at];
-        }
+        wide[..N].copy_from_slice(&difference);
         sum = sum.wrapping_add(u64::from_le_bytes(wide));
-        *to = sum.to_le_bytes();
-    }
+        sum.to_le_bytes()
+    });
 }
 
 fn halves(from: impl Iterator<Item = [u8; 2]>, into: &mut [u8]) {

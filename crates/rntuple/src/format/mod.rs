@@ -9,6 +9,7 @@ pub mod footer;
 mod header;
 pub mod locator;
 pub mod page_list;
+mod planes;
 pub mod schema;
 
 pub(crate) use bytes::{Builder, Cursor};

@@ -3,7 +3,7 @@
 //! Invariants: a node has as many extents as clusters are read together; the offsets of lists begin with 0 and never fall.
 
 use super::pages::{self, Job};
-use crate::array::{Array, Lists, Values, grow};
+use crate::array::{Array, Growing, Lists, Values, grow};
 use crate::error::{Error, Fault, Feature, Result, Structure};
 use crate::format::column::InMemory;
 use crate::format::page_list::Page;
@@ -39,7 +39,7 @@ pub(super) struct Node {
 enum Shape {
     Values {
         kind: InMemory,
-        values: Values,
+        values: Growing,
     },
     /// How many items collections of another field have.
     Sizes {
@@ -231,6 +231,45 @@ impl Node {
         }
     }
 
+    /// Takes memory for what is needed of clusters: `count` elements of this node, or all that there are; of contents of lists only if they
+    /// are needed as a whole. As long as nothing is read to it it is addresses alone, and no more than pages can become that are there.
+    pub(super) fn expect<S: Source>(
+        &mut self,
+        ntuple: &Ntuple<S>,
+        clusters: &[Cluster<'_>],
+        count: Option<u64>,
+        is_whole: bool,
+    ) {
+        match &mut self.shape {
+            Shape::Values { kind, values } => {
+                let numbers = ntuple.columns(self.field).iter().map(|columns| columns[self.column]);
+                let (mut elements, mut stored_bytes) = (0_u64, 0_u64);
+                for page in numbers
+                    .flat_map(|number| clusters.iter().flat_map(move |cluster| cluster.pages_of(number)))
+                {
+                    let bytes = page.locator.bytes();
+                    elements = elements.saturating_add(u64::from(page.element_count));
+                    let is_there = ntuple.source().holds(page.locator, bytes).is_ok();
+                    stored_bytes = stored_bytes.saturating_add(if is_there { bytes } else { 0 });
+                }
+                let count = count.unwrap_or(elements);
+                let is_likely =
+                    count.saturating_mul(kind.bytes() as u64) / pages::RATIO_TRUSTED <= stored_bytes;
+                if let (true, Ok(count)) = (is_likely, usize::try_from(count)) {
+                    values.expect(count);
+                }
+            }
+            Shape::Repeated { count: times, content, .. } => {
+                content.expect(ntuple, clusters, count.map(|count| count.saturating_mul(*times)), is_whole);
+            }
+            Shape::Record { fields, .. } => {
+                fields.iter_mut().for_each(|(_, field)| field.expect(ntuple, clusters, count, is_whole));
+            }
+            Shape::Lists { content, .. } if is_whole => content.expect(ntuple, clusters, None, is_whole),
+            Shape::Lists { .. } | Shape::Sizes { .. } | Shape::Variant { .. } => {}
+        }
+    }
+
     /// Pages that later rounds want of a cluster of which all entries are wanted.
     pub(super) fn inner_pages<S: Source>(
         &self,
@@ -241,9 +280,7 @@ impl Node {
         let mut numbers = Vec::new();
         self.each_column(ntuple, 0, &mut |number, depth| numbers.extend((depth > 0).then_some(number)));
         for number in numbers {
-            let Some(column) = cluster.pages.columns.get(number as usize) else { continue };
-            let some = cluster.list.pages[column.pages.clone()].iter().filter(|page| page.element_count > 0);
-            for page in some {
+            for page in cluster.pages_of(number).iter().filter(|page| page.element_count > 0) {
                 pages::vet(ntuple, number, page)?;
                 pages.push(*page);
             }
@@ -255,9 +292,10 @@ impl Node {
     pub(super) fn stored_bytes<S: Source>(&self, ntuple: &Ntuple<S>, cluster: &Cluster<'_>) -> u64 {
         let mut bytes = 0_u64;
         self.each_column(ntuple, 0, &mut |number, _| {
-            let column = cluster.pages.columns.get(number as usize);
-            let pages = column.map_or(&[][..], |column| &cluster.list.pages[column.pages.clone()]);
-            bytes = pages.iter().fold(bytes, |all, page| all.saturating_add(page.locator.bytes()));
+            bytes = cluster
+                .pages_of(number)
+                .iter()
+                .fold(bytes, |all, page| all.saturating_add(page.locator.bytes()));
         });
         bytes
     }
@@ -265,7 +303,7 @@ impl Node {
     /// The array of all that was read.
     pub(super) fn finish(self) -> Array {
         match self.shape {
-            Shape::Values { values, .. } => Array::Values(values),
+            Shape::Values { values, .. } => Array::Values(values.finish()),
             Shape::Sizes { sizes, .. } => Array::Values(Values::U64(sizes)),
             Shape::Lists { of, offsets, content, .. } => {
                 Array::Lists { of, offsets, content: Box::new(content.finish()) }
@@ -290,7 +328,7 @@ fn lists(of: Lists, content: Node) -> Shape {
 
 /// Lists of bytes, which are in the field's second column.
 fn bytes(field: u32, of: Lists) -> Shape {
-    let shape = Shape::Values { kind: InMemory::U8, values: Values::empty(InMemory::U8) };
+    let shape = Shape::Values { kind: InMemory::U8, values: Growing::new(InMemory::U8) };
     lists(of, Node { field, column: 1, extents: Vec::new(), shape })
 }
 
@@ -314,7 +352,7 @@ fn single<S: Source>(ntuple: &Ntuple<S>, field: u32) -> Result<Shape> {
             let kind = if is_double && floats { InMemory::F64 } else { first };
             let fits = |&other: &InMemory| other == kind || (other == InMemory::F32 && kind == InMemory::F64);
             if kinds.iter().all(fits) {
-                return Ok(Shape::Values { kind, values: Values::empty(kind) });
+                return Ok(Shape::Values { kind, values: Growing::new(kind) });
             }
             Err(Error::Corrupt { structure: Structure::Field { field }, offset: 0, fault: Fault::Value })
         }
@@ -413,7 +451,8 @@ impl Found {
     ) {
         let bytes = |count: u64| usize::try_from(count).expect("part has their bytes") * target.bytes();
         let zeros = self.zero_count.min(range.end).saturating_sub(range.start);
-        let mut rest = part.split_at_mut(bytes(zeros)).1;
+        let (before, mut rest) = part.split_at_mut(bytes(zeros));
+        before.fill(0);
         for (at, page) in self.with(cluster, range.clone()) {
             let end = at + u64::from(page.element_count);
             let (first, last) = (range.start.max(at), range.end.min(end));

@@ -1,5 +1,6 @@
 //! Pages that are wanted: fetched together, checked, and decoded where their elements go.
 
+use crate::array::Room;
 use crate::error::{Error, Fault, Result, Structure};
 use crate::format::column::{Column, InMemory};
 use crate::format::locator::Locator;
@@ -8,9 +9,10 @@ use crate::format::{CHECKSUM_BYTES, PAGE_BYTES_MAX, block, checksum, encoding};
 use crate::ntuple::Ntuple;
 use crate::source::{Source, Want};
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 /// As many times its bytes a page may become without being looked at first: zlib cannot make more of them.
-const RATIO_TRUSTED: u64 = 1032;
+pub(super) const RATIO_TRUSTED: u64 = 1032;
 
 /// Elements of a page, and where they go.
 #[derive(Debug)]
@@ -32,8 +34,6 @@ struct Fetched<'a> {
     column: Column,
     /// Bytes of the page when it is decompressed.
     page_bytes: usize,
-    /// The page as it is stored, unless it is read where it goes.
-    stored: Vec<u8>,
     sum: [u8; CHECKSUM_BYTES],
     is_direct: bool,
 }
@@ -71,7 +71,7 @@ pub(super) fn fetch<S: Source>(
     for job in jobs {
         let mut fetched = prepared(ntuple, job)?;
         match kept.take(fetched.job.page.locator) {
-            Some(stored) => fetched.decode_kept(&stored, &mut scratch)?,
+            Some(kept) => fetched.decode_kept(&kept, &mut scratch)?,
             None => items.push((fetched.job.page.locator, fetched.page_bytes, Item::Job(fetched))),
         }
     }
@@ -87,19 +87,25 @@ pub(super) fn fetch<S: Source>(
     }
     // What is in one place is next to each other, and is not cut.
     items.sort_by_key(|(locator, ..)| locator.order());
-    let (mut waiting, mut waiting_bytes, mut last) = (Vec::new(), 0, None);
-    let bytes_max = ntuple.source().fetch_bytes_max();
+    serve(ntuple.source(), rounds(ntuple.source(), items), &mut scratch, kept)
+}
+
+/// What is fetched together: no more bytes than the source likes, but for what is in one place.
+fn rounds<'a, S: Source>(source: &S, items: Vec<(Locator, usize, Item<'a>)>) -> Vec<Vec<Item<'a>>> {
+    let mut rounds = vec![Vec::new()];
+    let (mut round_bytes, mut last) = (0, None);
+    let bytes_max = source.fetch_bytes_max();
     for (locator, bytes, item) in items {
         let group = matches!(locator, Locator::Stored { .. }).then(|| (locator.order().0, locator.order().1));
-        if waiting_bytes >= bytes_max && (group.is_none() || group != last) {
-            serve(ntuple.source(), &mut waiting, &mut scratch, kept)?;
-            waiting_bytes = 0;
+        if round_bytes >= bytes_max && (group.is_none() || group != last) {
+            rounds.push(Vec::new());
+            round_bytes = 0;
         }
         last = group;
-        waiting_bytes += bytes as u64;
-        waiting.push(item);
+        round_bytes += bytes as u64;
+        rounds.last_mut().expect("the first is there").push(item);
     }
-    serve(ntuple.source(), &mut waiting, &mut scratch, kept)
+    rounds
 }
 
 impl Kept {
@@ -142,21 +148,61 @@ fn prepared<'a, S: Source>(ntuple: &Ntuple<S>, job: Job<'a>) -> Result<Fetched<'
         && encoding::is_plain(column.kind)
         && column.kind.in_memory() == Some(job.target);
     let count = |bytes: u64| usize::try_from(bytes).expect("it was compared with the limit");
-    let stored = if is_direct { Vec::new() } else { vec![0; count(stored_bytes)] };
-    Ok(Fetched { job, column, page_bytes: count(page_bytes), stored, sum: [0; CHECKSUM_BYTES], is_direct })
+    Ok(Fetched { job, column, page_bytes: count(page_bytes), sum: [0; CHECKSUM_BYTES], is_direct })
 }
 
-/// Fetches items, and does what is to be done with each.
+/// Fetches rounds, and does what is to be done with the items of each. Of a source that is far the next one is fetched meanwhile, and only
+/// that; what is wrong with it is told when all before is done.
 fn serve<S: Source>(
     source: &S,
-    items: &mut Vec<Item<'_>>,
+    rounds: Vec<Vec<Item<'_>>>,
     scratch: &mut Scratch,
     kept: &mut Kept,
 ) -> Result<()> {
+    let is_ahead = source.is_far() && rounds.len() > 1;
+    let mut rounds = rounds.into_iter();
+    let Some(first) = rounds.next() else { return Ok(()) };
+    let mut room = Room::default();
+    let mut came = ask(source, first, &mut room);
+    if is_ahead {
+        let mut other = Room::default();
+        for next in rounds {
+            let of_this = came?;
+            core::mem::swap(&mut room, &mut other);
+            let waiting = Mutex::new(Some((next, &mut room)));
+            let fetched = || {
+                let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let (items, room) = waiting.expect("each round is fetched once");
+                ask(source, items, room)
+            };
+            came = dolmen_env::scope(|threads| {
+                let ahead = dolmen_env::spawn_within(threads, "ntuple-ahead", fetched);
+                finish(of_this, &other, scratch, kept)?;
+                match ahead {
+                    Ok(ahead) => ahead.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                    Err(_no_more_threads) => fetched(),
+                }
+            });
+        }
+    } else {
+        for next in rounds {
+            finish(came?, &room, scratch, kept)?;
+            came = ask(source, next, &mut room);
+        }
+    }
+    finish(came?, &room, scratch, kept)
+}
+
+/// Fetches items.
+fn ask<'a, S: Source>(source: &S, mut items: Vec<Item<'a>>, room: &mut Room) -> Result<Vec<Item<'a>>> {
+    let all = items.iter().map(Item::room_bytes).sum();
+    let mut room = room.of(all)?;
     let mut wants = Vec::with_capacity(items.len() * 2);
-    for item in items.iter_mut() {
+    for item in &mut items {
+        let (stored, behind) = room.split_at_mut(item.room_bytes());
+        room = behind;
         match item {
-            Item::Job(Fetched { job, stored, sum, is_direct, .. }) => {
+            Item::Job(Fetched { job, sum, is_direct, .. }) => {
                 let locator = job.page.locator;
                 wants.push(Want { locator, into: if *is_direct { job.into } else { stored } });
                 if job.page.has_checksum {
@@ -174,9 +220,29 @@ fn serve<S: Source>(
         }
     }
     source.fetch(&mut wants)?;
-    for item in items.drain(..) {
+    Ok(items)
+}
+
+impl Item<'_> {
+    /// Bytes that it needs besides what it has.
+    fn room_bytes(&self) -> usize {
+        match self {
+            Self::Job(Fetched { is_direct: false, job, .. }) => {
+                usize::try_from(job.page.locator.bytes()).expect("it was compared with the limit")
+            }
+            Self::Job(_) | Self::Kept(..) => 0,
+        }
+    }
+}
+
+/// Does what is to be done with items that came.
+fn finish(items: Vec<Item<'_>>, room: &Room, scratch: &mut Scratch, kept: &mut Kept) -> Result<()> {
+    let mut room = room.filled();
+    for item in items {
+        let (stored, behind) = room.split_at(item.room_bytes());
+        room = behind;
         match item {
-            Item::Job(mut fetched) => fetched.decode(scratch)?,
+            Item::Job(mut fetched) => fetched.decode(stored, scratch)?,
             Item::Kept(page, count, stored) => {
                 kept.pages.insert(key(page.locator), (count, stored));
             }
@@ -202,22 +268,21 @@ impl Fetched<'_> {
         }
         if self.is_direct {
             self.job.into.copy_from_slice(stored);
-        } else {
-            self.stored.copy_from_slice(stored);
         }
-        self.decode(scratch)
+        self.decode(stored, scratch)
     }
 
-    fn decode(&mut self, scratch: &mut Scratch) -> Result<()> {
+    /// Decodes a page that is stored like that, unless it was read to where it goes.
+    fn decode(&mut self, stored: &[u8], scratch: &mut Scratch) -> Result<()> {
         let structure = Structure::Page { column: self.job.number };
-        let stored: &[u8] = if self.is_direct { self.job.into } else { &self.stored };
-        if self.job.page.has_checksum && checksum(stored) != u64::from_le_bytes(self.sum) {
-            return Err(Error::Corrupt { structure, offset: stored.len() as u64, fault: Fault::Checksum });
+        let read = if self.is_direct { &*self.job.into } else { stored };
+        if self.job.page.has_checksum && checksum(read) != u64::from_le_bytes(self.sum) {
+            return Err(Error::Corrupt { structure, offset: read.len() as u64, fault: Fault::Checksum });
         }
         if self.is_direct {
             return Ok(());
         }
-        let Self { job, column, page_bytes, stored, .. } = self;
+        let Self { job, column, page_bytes, .. } = self;
         let in_memory = column.kind.in_memory();
         let is_whole = in_memory == Some(job.target)
             && job.into.len() == job.page.element_count as usize * job.target.bytes();

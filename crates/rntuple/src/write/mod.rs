@@ -3,18 +3,21 @@
 //! A [`Schema`] comes from arrays ([`schema`]) or from what there is already; arrays are cut into clusters, their fields
 //! into columns, columns into pages. What is stored as it is in memory is borrowed from the arrays and not copied.
 
+mod given;
 mod pages;
 mod schema;
 mod shred;
 
+pub use crate::array::Room;
+pub use given::{Flat, Given};
 pub use schema::{number, schema};
 
-use crate::array::Array;
 use crate::error::{Error, Fit, Result};
 use crate::format::block::Compression;
 use crate::format::schema::Schema;
 use crate::sealed::SealedCluster;
 use core::ops::Range;
+use pages::Put;
 
 /// Bytes of a page before it is compressed: what becomes of it stays in a cache of the processor, and a request for it is worth its while.
 pub const PAGE_BYTES: u32 = 256 << 10;
@@ -54,12 +57,13 @@ impl Default for Options {
 ///
 /// # Errors
 /// [`Error::NoFit`] of the first that has another number than the first of all.
-pub fn entry_count(fields: &[(&str, &Array)]) -> Result<u64> {
-    let count = fields.first().map_or(0, |(_, array)| array.len());
-    match fields.iter().find(|(_, array)| array.len() != count) {
-        Some((name, array)) => Err(Error::NoFit {
+pub fn entry_count<'a, F: Into<Given<'a>> + Copy>(fields: &[(&str, F)]) -> Result<u64> {
+    let len = |field: F| field.into().len();
+    let count = fields.first().map_or(0, |(_, field)| len(*field));
+    match fields.iter().find(|(_, field)| len(*field) != count) {
+        Some((name, field)) => Err(Error::NoFit {
             field: (*name).into(),
-            fit: Fit::Length { wanted: count, found: array.len() },
+            fit: Fit::Length { wanted: count, found: len(*field) },
         }),
         None => Ok(count),
     }
@@ -72,9 +76,12 @@ pub fn entry_count(fields: &[(&str, &Array)]) -> Result<u64> {
 ///
 /// # Panics
 /// Never: a place within is at most the count.
-pub fn cut(fields: &[(&str, &Array)], options: &Options) -> Result<Vec<Range<u64>>> {
+pub fn cut<'a, F: Into<Given<'a>> + Copy>(
+    fields: &[(&str, F)],
+    options: &Options,
+) -> Result<Vec<Range<u64>>> {
     let count = entry_count(fields)?;
-    let bytes: u64 = fields.iter().map(|(_, array)| array.bytes()).sum();
+    let bytes: u64 = fields.iter().map(|&(_, field)| field.into().bytes()).sum();
     let clusters = bytes.div_ceil(options.cluster_bytes.max(1)).clamp(1, count.max(1));
     let cluster = |nth: u64| {
         let at = u128::from(nth) * u128::from(count) / u128::from(clusters);
@@ -87,21 +94,63 @@ pub fn cut(fields: &[(&str, &Array)], options: &Options) -> Result<Vec<Range<u64
 ///
 /// # Errors
 /// [`Error::NoFit`] if there is no such field, or an array is not of its type; [`Error::NoEntries`] beyond an array's end.
-pub fn seal<'a>(
+pub fn seal<'a, F: Into<Given<'a>> + Copy>(
     schema: &Schema,
-    fields: &[(&str, &'a Array)],
+    fields: &[(&str, F)],
     entries: Range<u64>,
     options: &Options,
 ) -> Result<SealedCluster<'a>> {
+    let columns = shredded(schema, fields, entries.clone())?;
+    let (mut room, mut scratch) = (Room::default(), Vec::new());
+    let mut put = Put::Own(&mut room);
+    let mut sealed = Vec::with_capacity(columns.len());
+    for (column, elements) in schema.columns.iter().zip(columns) {
+        let seal = |elements| pages::seal(column, elements, options, &mut scratch, &mut put);
+        sealed.push(elements.map(seal).transpose()?);
+    }
+    Ok(SealedCluster { entry_count: entries.end - entries.start, columns: sealed })
+}
+
+/// As [`seal`]: pages that are not stored as they are in memory are in `room`, which the next cluster can have when this one is written.
+///
+/// # Errors
+/// As [`seal`]; [`Error::TooBig`] if there is no memory for all.
+pub fn seal_in<'a, F: Into<Given<'a>> + Copy>(
+    schema: &Schema,
+    fields: &[(&str, F)],
+    entries: Range<u64>,
+    options: &Options,
+    room: &'a mut Room,
+) -> Result<SealedCluster<'a>> {
+    let columns = shredded(schema, fields, entries.clone())?;
+    let (mut all_bytes, mut more_bytes) = (0, 0);
+    for (column, elements) in schema.columns.iter().zip(&columns) {
+        let Some(elements) = elements else { continue };
+        let (bytes, more) = pages::room_bytes(column, elements, options);
+        all_bytes += bytes;
+        more_bytes = more.max(more_bytes);
+    }
+    let mut rest = room.of(all_bytes + more_bytes)?;
+    let mut scratch = Vec::new();
+    let mut put = Put::Room(&mut rest);
+    let mut sealed = Vec::with_capacity(columns.len());
+    for (column, elements) in schema.columns.iter().zip(columns) {
+        let seal = |elements| pages::seal(column, elements, options, &mut scratch, &mut put);
+        sealed.push(elements.map(seal).transpose()?);
+    }
+    Ok(SealedCluster { entry_count: entries.end - entries.start, columns: sealed })
+}
+
+/// The elements of each column.
+fn shredded<'a, F: Into<Given<'a>> + Copy>(
+    schema: &Schema,
+    fields: &[(&str, F)],
+    entries: Range<u64>,
+) -> Result<shred::Columns<'a>> {
     let count = entry_count(fields)?;
     let Range { start: first, end } = entries;
     if first > end || end > count {
         return Err(Error::NoEntries { first, end, count });
     }
-    let columns = shred::shred(schema, fields, first..end)?;
-    let mut sealed = Vec::with_capacity(columns.len());
-    for (column, elements) in schema.columns.iter().zip(columns) {
-        sealed.push(elements.map(|elements| pages::seal(column, elements, options)).transpose()?);
-    }
-    Ok(SealedCluster { entry_count: end - first, columns: sealed })
+    shred::shred(schema, fields, entries)
 }

@@ -1,6 +1,7 @@
 //! Columns into pages.
 
 use super::Options;
+use crate::array::Room;
 use crate::error::Result;
 use crate::format::block::{self, Compression};
 use crate::format::column::{Column, InMemory};
@@ -9,16 +10,43 @@ use crate::sealed::{SealedColumn, SealedPage};
 use crate::zone::Zone;
 use std::borrow::Cow;
 
+/// Where pages are put that are not as they are in memory.
+pub(super) enum Put<'r, 'a> {
+    /// One behind the other.
+    Room(&'r mut &'a mut [u8]),
+    /// Each in memory of its own; the room is used for one after the other.
+    Own(&'r mut Room),
+}
+
+/// Bytes of room that a column needs, and those that its largest page needs besides before it is known how many bytes that has.
+pub(super) fn room_bytes(column: &Column, elements: &Cow<'_, [u8]>, options: &Options) -> (usize, usize) {
+    let is_there = encoding::is_plain(column.kind) && matches!(elements, Cow::Borrowed(_));
+    if is_there && options.compression == Compression::None {
+        return (0, 0);
+    }
+    // A page is not longer than its elements.
+    let width = column.kind.in_memory().map_or(0, InMemory::bytes);
+    let page_bytes = elements.len().min(page_elements(column, options).saturating_mul(width));
+    (elements.len(), block::room_bytes(page_bytes))
+}
+
+/// Elements of a page at most.
+fn page_elements(column: &Column, options: &Options) -> usize {
+    let most = (u64::from(options.page_bytes) * 8 / u64::from(column.bits)).max(1);
+    usize::try_from(most).expect("it is a number of 32 bits, times eight")
+}
+
 /// The pages of all `elements` of a column, as few as the options allow, all of about the same number.
 pub(super) fn seal<'a>(
     column: &Column,
     elements: Cow<'a, [u8]>,
     options: &Options,
+    scratch: &mut Vec<u8>,
+    put: &mut Put<'_, 'a>,
 ) -> Result<SealedColumn<'a>> {
     let kind = column.kind.in_memory().expect("an unknown kind was refused");
     let count = elements.len() / kind.bytes();
-    let most = (u64::from(options.page_bytes) * 8 / u64::from(column.bits)).max(1);
-    let page_count = (count as u64).div_ceil(most);
+    let page_count = (count as u64).div_ceil(page_elements(column, options) as u64);
     let mut pages = Vec::new();
     let mut before = 0;
     for nth in 0..page_count {
@@ -27,29 +55,70 @@ pub(super) fn seal<'a>(
             usize::try_from(place).expect("it is at most the count") * kind.bytes()
         };
         let (start, end) = (at(nth), at(nth + 1));
-        let part = match &elements {
-            Cow::Borrowed(all) => Cow::Borrowed(&all[start..end]),
-            Cow::Owned(all) => Cow::Owned(all[start..end].to_vec()),
-        };
-        let zone = if options.has_zones { Zone::of(kind, &part, before) } else { None };
+        let part = &elements[start..end];
+        let zone = if options.has_zones { Zone::of(kind, part, before) } else { None };
         if kind == InMemory::Offset {
             before = part.last_chunk().map_or(before, |end| i64::from_le_bytes(*end));
         }
         let element_count = u32::try_from(part.len() / kind.bytes()).expect("a page has fewer bytes");
-        let stored = stored(column, part, options.compression)?;
+        let page = if encoding::is_plain(column.kind) {
+            part
+        } else {
+            encoding::encode_to(column, part, scratch);
+            &*scratch
+        };
+        let as_it_is = match &elements {
+            Cow::Borrowed(all) if encoding::is_plain(column.kind) => Some(&all[start..end]),
+            _ => None,
+        };
+        let stored = stored(page, as_it_is, options.compression, put)?;
         let checksum = options.has_checksums.then(|| checksum(&stored));
         pages.push(SealedPage { element_count, stored, checksum, zone });
     }
     Ok(SealedColumn { compression: options.compression.settings(), pages })
 }
 
-/// A page as it is stored.
-fn stored<'a>(column: &Column, part: Cow<'a, [u8]>, compression: Compression) -> Result<Cow<'a, [u8]>> {
-    let page = if encoding::is_plain(column.kind) { part } else { encoding::encode(column, &part).into() };
-    if compression == Compression::None {
-        return Ok(page);
+/// A page as it is stored, which there may be already as it is.
+fn stored<'a>(
+    page: &[u8],
+    as_it_is: Option<&'a [u8]>,
+    compression: Compression,
+    put: &mut Put<'_, 'a>,
+) -> Result<Cow<'a, [u8]>> {
+    if compression != Compression::None {
+        let compress = |room: &mut [u8]| block::compress_into(compression, page, room);
+        if let Some(stored) = put.with(block::room_bytes(page.len()), compress)? {
+            return Ok(stored);
+        }
     }
-    let block = block::compress(compression, &page)?;
-    // Of a page that is stored as it is, the memory that there is already.
-    Ok(if block.len() == page.len() { page } else { block.into() })
+    if let Some(stored) = as_it_is {
+        return Ok(stored.into());
+    }
+    let copied = put.with(page.len(), |room| {
+        room.copy_from_slice(page);
+        Ok(Some(page.len()))
+    })?;
+    Ok(copied.expect("it was copied"))
+}
+
+impl<'a> Put<'_, 'a> {
+    /// Has `fill` fill room of so many bytes: those that it says it has filled.
+    fn with(
+        &mut self,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<Option<usize>>,
+    ) -> Result<Option<Cow<'a, [u8]>>> {
+        match self {
+            Self::Room(rest) => {
+                let Some(count) = fill(&mut rest[..bytes])? else { return Ok(None) };
+                let (filled, behind) = core::mem::take(*rest).split_at_mut(count);
+                **rest = behind;
+                Ok(Some(Cow::Borrowed(filled)))
+            }
+            Self::Own(room) => {
+                let room = room.of(bytes)?;
+                Ok(fill(room)?.map(|count| room[..count].to_vec().into()))
+            }
+        }
+    }
 }

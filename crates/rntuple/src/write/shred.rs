@@ -2,26 +2,26 @@
 //!
 //! Contents of neighbouring lists are neighbours, so that a range of entries is one range of elements in each array below.
 
+use super::given::{Flat, Given};
 use crate::array::{Array, Lists, Values};
 use crate::error::{Error, Fit, Result};
 use crate::format::column::InMemory;
 use crate::format::schema::{Field, Role, Schema};
 use core::ops::Range;
 use std::borrow::Cow;
-use zerocopy::IntoBytes;
 
 /// Elements of each column in memory; none of columns of other fields and of further representations.
-type Columns<'a> = Vec<Option<Cow<'a, [u8]>>>;
+pub(super) type Columns<'a> = Vec<Option<Cow<'a, [u8]>>>;
 
 /// The elements of `entries`, for each column of the schema.
-pub(super) fn shred<'a>(
+pub(super) fn shred<'a, F: Into<Given<'a>> + Copy>(
     schema: &Schema,
-    fields: &[(&str, &'a Array)],
+    fields: &[(&str, F)],
     entries: Range<u64>,
 ) -> Result<Columns<'a>> {
     let tree = Tree::new(schema);
     let mut columns = vec![None; schema.columns.len()];
-    for (name, array) in fields {
+    for (name, given) in fields {
         let no_fit = |fit| Error::NoFit { field: (*name).into(), fit };
         let is_it = |&number: &u32| {
             let field = &schema.fields[number as usize];
@@ -29,7 +29,11 @@ pub(super) fn shred<'a>(
         };
         let number = tree.tops.iter().copied().find(is_it).ok_or_else(|| no_fit(Fit::Unknown))?;
         let range = place(entries.start)..place(entries.end);
-        tree.field(number, array, range, &mut columns).map_err(no_fit)?;
+        let fitted = match (*given).into() {
+            Given::Array(array) => tree.field(number, array, range, &mut columns),
+            Given::Flat(flat) => tree.flat(number, flat, range, &mut columns),
+        };
+        fitted.map_err(no_fit)?;
     }
     Ok(columns)
 }
@@ -122,6 +126,26 @@ impl<'s> Tree<'s> {
         }
     }
 
+    /// As [`field`](Self::field), of flat values.
+    fn flat<'a>(
+        &self,
+        number: u32,
+        flat: Flat<'a>,
+        range: Range<usize>,
+        columns: &mut Columns<'a>,
+    ) -> Fitted {
+        let at = number as usize;
+        let field = &self.schema.fields[at];
+        if field.unknown().is_some() || field.repetition.is_some() || field.role != Some(Role::Plain) {
+            return Err(Fit::Kind);
+        }
+        match (&self.columns[at][..], &self.children[at][..]) {
+            ([], [child]) => self.flat(*child, flat, range, columns),
+            ([column], []) => self.elements(*column, flat.kind, flat.bytes, range, columns),
+            _ => Err(Fit::Kind),
+        }
+    }
+
     fn within(&self, len: u64, range: &Range<usize>) -> Fitted {
         let (wanted, found) = (range.end as u64, len);
         if wanted <= found { Ok(()) } else { Err(Fit::Length { wanted, found }) }
@@ -179,18 +203,33 @@ impl<'s> Tree<'s> {
         range: Range<usize>,
         columns: &mut Columns<'a>,
     ) -> Fitted {
-        self.within(values.len() as u64, &range)?;
+        self.elements(column, values.kind(), values.as_bytes(), range, columns)
+    }
+
+    /// Puts elements `range` of those that are in `all` into a column.
+    fn elements<'a>(
+        &self,
+        column: usize,
+        found: InMemory,
+        all: &'a [u8],
+        range: Range<usize>,
+        columns: &mut Columns<'a>,
+    ) -> Fitted {
+        let width = found.bytes();
+        self.within((all.len() / width) as u64, &range)?;
         let kind = self.schema.columns[column].kind.in_memory().ok_or(Fit::Kind)?;
-        columns[column] = Some(match (kind, values) {
-            (InMemory::F32, Values::F64(values)) => {
-                #[expect(clippy::cast_possible_truncation, reason = "that is what such a column keeps")]
-                let narrow: Vec<f32> = values[range].iter().map(|&value| value as f32).collect();
-                narrow.as_bytes().to_vec().into()
+        let part = &all[range.start * width..range.end * width];
+        columns[column] = Some(match (kind, found) {
+            (InMemory::F32, InMemory::F64) => {
+                let mut narrow = Vec::with_capacity(part.len() / 2);
+                for wide in part.as_chunks().0 {
+                    #[expect(clippy::cast_possible_truncation, reason = "that is what such a column keeps")]
+                    let value = f64::from_le_bytes(*wide) as f32;
+                    narrow.extend_from_slice(&value.to_le_bytes());
+                }
+                narrow.into()
             }
-            _ if values.kind() == kind || matches!((values, kind), (Values::Bool(_), InMemory::U8)) => {
-                let bytes = kind.bytes();
-                Cow::Borrowed(&values.as_bytes()[range.start * bytes..range.end * bytes])
-            }
+            _ if found == kind || (found, kind) == (InMemory::Bool, InMemory::U8) => part.into(),
             _ => return Err(Fit::Kind),
         });
         Ok(())

@@ -28,6 +28,16 @@ fn column(kind: ColumnKind, field: u32) -> Column {
 /// An ntuple whose schema goes beyond the header's `known`, with two clusters of four entries, each of the columns that are given: their
 /// first element and elements, or none where the column is suppressed.
 fn ntuple(schema: Schema, known: Known, clusters: [&[Elements]; 2]) -> Ntuple<Memory> {
+    ntuple_of(schema, known, clusters, 4, HOW)
+}
+
+fn ntuple_of(
+    schema: Schema,
+    known: Known,
+    clusters: [&[Elements]; 2],
+    entry_count: u64,
+    how: How,
+) -> Ntuple<Memory> {
     let mut bytes = vec![0; 10];
     let at_first = Schema {
         fields: schema.fields[..known.fields].to_vec(),
@@ -37,23 +47,24 @@ fn ntuple(schema: Schema, known: Known, clusters: [&[Elements]; 2]) -> Ntuple<Me
     let (name, writer) = ("late".into(), "these tests".into());
     let (envelope, sum) =
         Header { name, description: "".into(), writer, schema: at_first, checksum: 0 }.write();
-    let header = put_envelope(&mut bytes, &envelope, HOW);
+    let header = put_envelope(&mut bytes, &envelope, how);
     let mut list = PageList::default();
-    for (first_entry, elements) in [0, 4].into_iter().zip(clusters) {
+    for (first_entry, elements) in [0, entry_count].into_iter().zip(clusters) {
         let mut columns = Vec::new();
         for (column, elements) in schema.columns.iter().zip(elements) {
             columns.push(match elements {
                 Some((first, elements)) => {
-                    put_column(&mut bytes, &mut list, column, elements, &mut first.clone(), HOW)
+                    put_column(&mut bytes, &mut list, column, elements, &mut first.clone(), how)
                 }
                 None => ColumnPages { first_element: None, compression: 0, pages: 0..0 },
             });
         }
-        list.clusters.push(ClusterPages { first_entry, entry_count: 4, columns });
+        list.clusters.push(ClusterPages { first_entry, entry_count, columns });
     }
-    let page_list = put_envelope(&mut bytes, &list.write(sum), HOW);
-    let groups = vec![ClusterGroup { first_entry: 0, entry_span: 8, cluster_count: 2, page_list }];
-    let footer = put_envelope(&mut bytes, &Footer { groups }.write(sum, &schema, &known), HOW);
+    let page_list = put_envelope(&mut bytes, &list.write(sum), how);
+    let groups =
+        vec![ClusterGroup { first_entry: 0, entry_span: 2 * entry_count, cluster_count: 2, page_list }];
+    let footer = put_envelope(&mut bytes, &Footer { groups }.write(sum, &schema, &known), how);
     let anchor = Anchor { version: [1, 0, 1, 0], header, footer, key_bytes_max: None };
     Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap()
 }
@@ -65,6 +76,31 @@ fn ints(range: core::ops::Range<i32>) -> Vec<u8> {
 fn all(ntuple: &Ntuple<Memory>, name: &str, first: u64, end: u64) -> Array {
     let field = ntuple.field(name).unwrap();
     ntuple.read(&[field], Entries { first, end }).unwrap().remove(0)
+}
+
+#[test]
+fn entries_before_a_column_was_added_are_zero_also_in_memory_that_was_used_before() {
+    let mut schema = Schema::default();
+    for (number, name) in [(0, "old"), (1, "new")] {
+        schema.fields.push(field(number, Role::Plain, name));
+        schema.columns.push(column(ColumnKind::Int32, number));
+    }
+    let known = Known { fields: 1, columns: 1, ..Known::default() };
+    let count = 1_000_000;
+    schema.columns[1].first_element = i64::from(count);
+    let clusters: [&[_]; 2] = [
+        &[Some((0, ints(0..count)))],
+        &[Some((1_000_000, ints(count..2 * count))), Some((1_000_000, ints(0..count)))],
+    ];
+    let how = How { elements_of_a_page: 300_000, ..HOW };
+    let ntuple = ntuple_of(schema, known, clusters, 1_000_000, how);
+    for _ in 0..3 {
+        Values::I32(vec![-1; 2_000_000]).spare();
+        let Array::Values(Values::I32(values)) = all(&ntuple, "new", 0, 2_000_000) else { panic!() };
+        assert_eq!(values.len(), 2_000_000);
+        assert!(values[..1_000_000].iter().all(|&value| value == 0));
+        assert!(values[1_000_000..].iter().copied().eq(0..count));
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod hostile;
 mod late;
 mod made;
 mod read;
+mod read_far;
 mod root;
 mod store;
 mod store_append;

@@ -4,10 +4,10 @@ use crate::made::{Value, file, value};
 use crate::read::{hows, numbers, types, values_of};
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::block::Compression;
-use dolmen_rntuple::format::schema::{Column, ColumnKind, Schema};
+use dolmen_rntuple::format::schema::{Column, ColumnKind, InMemory, Schema};
 use dolmen_rntuple::rootfile::{FileOptions, FileTime, RootFile, RootWriter, VirtualFile, export};
 use dolmen_rntuple::sealed::ElementCounts;
-use dolmen_rntuple::write::{self, Options};
+use dolmen_rntuple::write::{self, Flat, Given, Options, Room};
 use dolmen_rntuple::{Array, Entries, Error, Fit, Lists, Memory, Ntuple, Structure, Values};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,11 @@ fn write_file(path: &Path, schema: Schema, fields: &[(&str, &Array)], options: &
     let known = header.schema.known();
     let how = FileOptions { time: FileTime::of_unix(0), compression: options.compression };
     let mut writer = RootWriter::create(path, header, known, how).unwrap();
+    let mut room = Room::default();
     for entries in write::cut(fields, options).unwrap() {
         let schema = writer.header().schema.clone();
-        let cluster = write::seal(&schema, fields, entries, options).unwrap();
+        let cluster = write::seal_in(&schema, fields, entries.clone(), options, &mut room).unwrap();
+        assert_eq!(cluster, write::seal(&schema, fields, entries, options).unwrap());
         writer.append(&cluster).unwrap();
     }
     writer.finish().unwrap();
@@ -191,6 +193,41 @@ fn an_array_that_does_not_fit_its_field_is_refused_by_the_fields_name() {
     assert!(matches!(found, Err(Error::NoFit { fit: Fit::Length { wanted: 2, found: 3 }, .. })));
     let beyond = write::seal(&schema, &[("hits", &good)], 1..3, &options);
     assert!(matches!(beyond, Err(Error::NoEntries { first: 1, end: 3, count: 2 })));
+}
+
+#[test]
+fn flat_values_are_sealed_where_they_are_as_arrays_of_them_are() {
+    let bytes: Vec<u8> = (0..24_000_u32).map(|at| (at * at / 7 % 251) as u8).collect();
+    for compression in [Compression::None, Compression::Zstd(1)] {
+        let options = Options { compression, page_bytes: 5000, ..Options::default() };
+        for kind in [InMemory::I8, InMemory::U16, InMemory::I32, InMemory::U64, InMemory::F32, InMemory::F64]
+        {
+            let array = Array::Values(Values::of_bytes(kind, &bytes).unwrap().unwrap());
+            let schema = schema_of(&[("a", &array)], compression);
+            // Where no number of several bytes may begin.
+            let moved = [&[0], &bytes[..]].concat();
+            let flat = Flat::new(kind, &moved[1..]).unwrap();
+            let fields = [("a", Given::from(flat))];
+            assert_eq!(
+                write::cut(&fields, &options).unwrap(),
+                write::cut(&[("a", &array)], &options).unwrap()
+            );
+            let entries = 3..array.len() - 5;
+            let (mut room, plain) = (Room::default(), compression == Compression::None);
+            let cluster = write::seal_in(&schema, &fields, entries.clone(), &options, &mut room).unwrap();
+            assert_eq!(cluster, write::seal(&schema, &[("a", &array)], entries, &options).unwrap());
+            let page = &cluster.columns[0].as_ref().unwrap().pages[0].stored;
+            assert_eq!(moved.as_ptr_range().contains(&page.as_ptr()), plain, "{kind:?}");
+            let other = if kind == InMemory::I8 { InMemory::U8 } else { InMemory::I8 };
+            let other = Flat::new(other, &bytes).unwrap();
+            let found = write::seal(&schema, &[("a", other)], 0..3, &options);
+            assert!(matches!(found, Err(Error::NoFit { fit: Fit::Kind, .. })));
+        }
+    }
+    assert!(Flat::new(InMemory::F64, &bytes[..12]).is_none());
+    for kind in [InMemory::Bool, InMemory::Offset, InMemory::Switch] {
+        assert!(Flat::new(kind, &bytes).is_none());
+    }
 }
 
 #[test]
