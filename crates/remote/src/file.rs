@@ -248,4 +248,8 @@ impl Source for RemoteFile {
     fn fetch_bytes_max(&self) -> u64 {
         64 << 20
     }
+
+    fn is_far(&self) -> bool {
+        true
+    }
 }

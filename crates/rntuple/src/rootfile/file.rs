@@ -377,4 +377,11 @@ impl Source for RootFile {
             Bytes::Elsewhere(source) => source.has_groups(),
         }
     }
+
+    fn is_far(&self) -> bool {
+        match &self.file {
+            Bytes::Local(_) => false,
+            Bytes::Elsewhere(source) => source.is_far(),
+        }
+    }
 }
