@@ -18,6 +18,7 @@ use crate::format::schema::Schema;
 use crate::sealed::SealedCluster;
 use core::ops::Range;
 use pages::Put;
+use std::borrow::Cow;
 
 /// Bytes of a page before it is compressed: what becomes of it stays in a cache of the processor, and a request for it is worth its while.
 pub const PAGE_BYTES: u32 = 256 << 10;
@@ -126,7 +127,8 @@ pub fn seal_in<'a, F: Into<Given<'a>> + Copy>(
     let (mut all_bytes, mut more_bytes) = (0, 0);
     for (column, elements) in schema.columns.iter().zip(&columns) {
         let Some(elements) = elements else { continue };
-        let (bytes, more) = pages::room_bytes(column, elements, options);
+        let are_lent = matches!(elements, Cow::Borrowed(_));
+        let (bytes, more) = pages::room_bytes(column, elements, are_lent, options);
         all_bytes += bytes;
         more_bytes = more.max(more_bytes);
     }

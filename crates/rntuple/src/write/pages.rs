@@ -19,9 +19,13 @@ pub(super) enum Put<'r, 'a> {
 }
 
 /// Bytes of room that a column needs, and those that its largest page needs besides before it is known how many bytes that has.
-pub(super) fn room_bytes(column: &Column, elements: &Cow<'_, [u8]>, options: &Options) -> (usize, usize) {
-    let is_there = encoding::is_plain(column.kind) && matches!(elements, Cow::Borrowed(_));
-    if is_there && options.compression == Compression::None {
+pub(super) fn room_bytes(
+    column: &Column,
+    elements: &[u8],
+    are_lent: bool,
+    options: &Options,
+) -> (usize, usize) {
+    if are_lent && encoding::is_plain(column.kind) && options.compression == Compression::None {
         return (0, 0);
     }
     // A page is not longer than its elements.
