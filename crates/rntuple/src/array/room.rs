@@ -85,6 +85,7 @@ impl Kept {
 }
 
 /// Elements that memory can be of.
+// One implementor: it is a name for these bounds together.
 pub(crate) trait Element: FromBytes + IntoBytes + Clone + Send + 'static {}
 
 impl<T: FromBytes + IntoBytes + Clone + Send + 'static> Element for T {}
