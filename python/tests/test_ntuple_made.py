@@ -9,6 +9,7 @@ import urllib.request
 import awkward as ak
 import dolmen
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -324,3 +325,190 @@ def test_an_estimate_tells_what_a_reading_takes(tmp_path):
     assert slow.seconds >= slow.requests * 0.1
     assert slow.seconds_page_by_page >= slow.pages * 0.1
     assert ntuple.estimate(["f64"]).money_reading == pytest.approx(told.clusters * 4e-7)
+
+
+#: Values that no field has as they are, and what is said of them.
+REFUSED = {
+    "masked": (lambda: np.ma.array([1, 2], mask=[0, 1]), "missing"),
+    "masked record": (lambda: np.ma.array([(1, 2.0)], mask=[(0, 1)], dtype=[("a", "i4"), ("b", "f8")]), "missing"),
+    "masked in a list": (lambda: [np.ma.array([1, 2], mask=[0, 1]), np.ma.array([1])], "missing"),
+    "masked of a list": (lambda: [1, np.ma.masked], "missing"),
+    "Int64": (lambda: pandas.array([1, None], dtype="Int64"), "missing"),
+    "boolean": (lambda: pandas.Series([True, None], dtype="boolean"), "missing"),
+    "string": (lambda: pandas.Series(["a", None], dtype="string"), "missing"),
+    "category": (lambda: pandas.Series(["a", None], dtype="category"), "missing"),
+    "objects": (lambda: pandas.Series([[1], None]), "missing"),
+    "null": (lambda: pa.array([1, None]), "missing"),
+    "none": (lambda: [1, None], "missing"),
+    "none in lists": (lambda: [[1], [None, 2]], "missing"),
+    "large": (lambda: [2**70, 1], "64 bits"),
+    "large and negative": (lambda: [2**63, -1], "rounded"),
+    "large beside a float": (lambda: [2**53 + 1, 0.5], "rounded"),
+    "text": (lambda: "abc", "single value"),
+    "number": (lambda: 5, "single value"),
+    "scalar": (lambda: pa.scalar(5), "no array"),
+    "set": (lambda: {1, 2}, "single value"),
+    "surrogate": (lambda: ["a", "\udcff"], "UTF-8"),
+    "object": (lambda: [object(), 1], "object"),
+    "table in a field": (lambda: pa.table({"a": [1]}), "no array"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_values_that_no_field_has_are_refused_by_the_name_of_the_field(tmp_path, kind):
+    make, told = REFUSED[kind]
+    with pytest.raises(dolmen.Invalid, match=f"'field'.*{told}"):
+        rntuple.write_root(tmp_path / "made.root", "events", {"field": make()})
+    assert os.listdir(tmp_path) == []
+
+
+#: Values that are taken, and what is read.
+TAKEN = {
+    "masked nowhere": (lambda: np.ma.array([1, 2]), [1, 2]),
+    "Int64": (lambda: pandas.array([1, 2], dtype="Int64"), [1, 2]),
+    "string": (lambda: pandas.Series(["a", "b"], dtype="string"), ["a", "b"]),
+    "NaN": (lambda: pandas.Series([1.0, float("nan")]), [1.0, float("nan")]),
+    "lists": (lambda: [[1], [2, 3]], [[1], [2, 3]]),
+    "lists of lists": (lambda: [[[1], []], [[2, 3]]], [[[1], []], [[2, 3]]]),
+    "lists in pandas": (lambda: pandas.Series([[1], [2, 3]]), [[1], [2, 3]]),
+    "objects": (lambda: np.array([1, 2], dtype=object), [1, 2]),
+    "arrays": (lambda: [np.array([1.5], "f4"), np.array([], "f4")], [[1.5], []]),
+    "texts": (lambda: np.array([["a", "b"], ["c", "dd"]]), [["a", "b"], ["c", "dd"]]),
+    "numbers and texts": (lambda: [1, "a"], [1, "a"]),
+    "large": (lambda: [2**63, 1], [2**63, 1]),
+    "large floats": (lambda: [2**60, 0.5], [2.0**60, 0.5]),
+}
+
+
+@pytest.mark.parametrize("kind", TAKEN)
+def test_values_of_many_kinds_are_stored_as_they_are(tmp_path, kind):
+    make, wanted = TAKEN[kind]
+    path = tmp_path / "made.root"
+    rntuple.write_root(path, "events", {"field": make(), "other": [7, 8]})
+    assert same(rntuple.open(path)["field"], wanted)
+    assert ak.to_list(rntuple.open(path)["other"]) == [7, 8]
+    if kind == "arrays":
+        assert rntuple.open(path).field("field").type == "std::vector<float>"
+
+
+def test_what_has_no_fields_is_refused_with_what_is_taken(tmp_path):
+    path = tmp_path / "made.root"
+    reader = pa.table({"a": [1]}).to_reader()
+    for data in [reader, [{"a": 1, "b": 2}], ["ab", "cd"], "text", 5, pandas.Series([1]), pa.array([1]), ak.Record({"a": 1})]:
+        with pytest.raises(dolmen.Invalid, match="fields|read_all"):
+            rntuple.write_root(path, "events", data)
+    with pytest.raises(dolmen.Invalid, match="'b' has 2 entries where field 'a' has 1"):
+        rntuple.write_root(path, "events", {"a": [1], "b": [1, 2]})
+    assert os.listdir(tmp_path) == []
+    for data in [pa.record_batch({"a": [1]}), pandas.DataFrame({"a": [1]}), np.array([(1,)], [("a", "i8")]), [("a", [1])]]:
+        rntuple.write_root(path, "events", data)
+        assert ak.to_list(rntuple.open(path)["a"]) == [1]
+
+
+def test_later_pieces_become_numbers_of_the_first_where_nothing_is_lost(tmp_path):
+    path = tmp_path / "made.root"
+    with rntuple.RootWriter(path, "events") as writer:
+        writer.append({"x": [0.5], "n": np.array([1], "i4"), "v": ak.Array([[]])})
+        writer.append({"x": [2], "n": [3], "v": ak.Array([[4]])})
+        with pytest.raises(dolmen.Invalid, match="'x'.*int64.*double"):
+            writer.append({"x": [2**53 + 1], "n": [3], "v": ak.Array([[4]])})
+        with pytest.raises(dolmen.Invalid, match="'n'.*int64.*int32"):
+            writer.append({"x": [2], "n": [2**31], "v": ak.Array([[4]])})
+        with pytest.raises(dolmen.Invalid, match="'n'.*float64.*int32"):
+            writer.append({"x": [2], "n": [0.5], "v": ak.Array([[4]])})
+        with pytest.raises(dolmen.Invalid, match="'x'.*uint64.*double"):
+            writer.append({"x": [2**64 - 1], "n": [3], "v": ak.Array([[4]])})
+    read = rntuple.open(path)
+    assert [ak.to_list(read[name]) for name in ("x", "n", "v")] == [[0.5, 2.0], [1, 3], [[], [4.0]]]
+
+
+def test_a_file_of_parquet_has_its_name_when_it_is_whole(tmp_path, monkeypatch):
+    path, parquet = tmp_path / "made.root", tmp_path / "made.parquet"
+    rntuple.write_root(path, "events", {"a": np.arange(100)})
+    ntuple = rntuple.open(path)
+    ntuple.to_parquet(parquet, step=10)
+    assert pq.read_table(parquet).num_rows == 100 and sorted(os.listdir(tmp_path)) == ["made.parquet", "made.root"]
+    # Links stay, and what is no file of a name is written as it is.
+    link = tmp_path / "link"
+    link.symlink_to(parquet)
+    ntuple.to_parquet(link, stop=50)
+    buffer = pa.BufferOutputStream()
+    ntuple.to_parquet(buffer, stop=20)
+    assert link.is_symlink() and pq.read_table(parquet).num_rows == 50
+    assert pq.read_table(pa.BufferReader(buffer.getvalue())).num_rows == 20
+    before, batches = parquet.read_bytes(), rntuple.Ntuple.batches
+
+    def full(self, *words, **options):
+        yield next(batches(self, *words, **options))
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(rntuple.Ntuple, "batches", full)
+    for target in (parquet, tmp_path / "new.parquet"):
+        with pytest.raises(OSError, match="No space"):
+            ntuple.to_parquet(target, step=10)
+    assert parquet.read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["link", "made.parquet", "made.root"]
+
+
+def test_what_is_asked_wrongly_is_told_what_is_meant(tmp_path):
+    path = tmp_path / "made.root"
+    rntuple.write_root(path, "events", {"a": np.arange(5), "s": list("abcde")})
+    with uproot.recreate(tmp_path / "tree.root") as file:
+        file.mktree("t", {"a": "i8"}).extend({"a": np.arange(5)})
+        file.mktree("u", {"a": "i8"}).extend({"a": np.arange(5)})
+    ntuple, tree = rntuple.open(path), rntuple.Tree(tmp_path / "tree.root", "t")
+    assert list(ntuple) == ["a", "s"] and list(tree) == ["a"]
+    assert "a" in ntuple and "a" in tree and "b" not in tree and 0 not in ntuple and 0 not in tree
+    for one in (ntuple, tree):
+        for at in (0, slice(0, 5), None):
+            with pytest.raises(TypeError, match="name of a (field|branch).*start="):
+                one[at]
+        with pytest.raises(dolmen.Invalid, match="1 is no"):
+            one.arrays([1])
+    with pytest.raises(dolmen.Invalid, match="5 names no fields"):
+        ntuple.arrays(5)
+    for filter in [("a", "<", 3), "a < 3", [("a", "<")], [("a", "<", "b")], [("a", "<", None)], [("s", "==", "a")], 5]:
+        with pytest.raises(dolmen.Invalid, match="comparison"):
+            ntuple.arrays("a", filter=filter)
+    with pytest.raises(dolmen.Invalid, match="Medium is needed.*not a str"):
+        ntuple.estimate(medium="s3")
+
+
+def test_what_a_file_has_instead_is_told(tmp_path):
+    ntuples, trees, text = (tmp_path / name for name in ("ntuples.root", "trees.root", "text.root"))
+    rntuple.write_root(ntuples, "events", {"a": np.arange(5)})
+    with uproot.recreate(trees) as file:
+        for name in ("t", "u"):
+            file.mktree(name, {"a": "i8"}).extend({"a": np.arange(5)})
+    with uproot.recreate(tmp_path / "several.root") as file:
+        for name in ("one", "two"):
+            file.mkrntuple(name, {"a": np.arange(5)})
+    text.write_text("this is no file of ROOT, but longer than its head has to be" * 3)
+    (tmp_path / "empty.root").touch()
+    with pytest.raises(dolmen.Invalid, match="several.root: .*one, two"):
+        rntuple.open(tmp_path / "several.root")
+    with pytest.raises(dolmen.Invalid, match="trees.root: .*t, u"):
+        rntuple.Tree(trees)
+    with pytest.raises(dolmen.NotFound, match=r"trees.root: .*Tree reads: t, u"):
+        rntuple.open(trees, "t")
+    with pytest.raises(dolmen.NotFound, match=r"ntuples.root: .*open reads: events"):
+        rntuple.Tree(ntuples, "events")
+    for name in ("text.root", "empty.root"):
+        for call in (rntuple.open, rntuple.Tree):
+            with pytest.raises(dolmen.Corrupt, match=f"{name}: .*it is no file of ROOT"):
+                call(tmp_path / name)
+
+
+def test_errors_of_writing_name_the_file_and_addresses_are_no_paths(tmp_path):
+    path = tmp_path / "made.root"
+    rntuple.write_root(path, "events", {"a": np.arange(5)})
+    with pytest.raises(FileNotFoundError, match="none/made.root: "):
+        rntuple.write_root(tmp_path / "none/made.root", "events", {"a": np.arange(5)})
+    with pytest.raises(FileNotFoundError, match="none/made.root: "):
+        rntuple.open(path).export_root(tmp_path / "none/made.root")
+    address = "s3://bucket/made.root"
+    with pytest.raises(dolmen.Invalid, match=f"{address} .*export_root"):
+        rntuple.write_root(address, "events", {"a": np.arange(5)})
+    for call in (rntuple.Tree, rntuple.trees):
+        with pytest.raises(dolmen.Invalid, match=f"{address} .*fetched"):
+            call(address)

@@ -8,6 +8,7 @@ import time
 import awkward as ak
 import dolmen
 import numpy as np
+import pandas
 import pytest
 import uproot
 from dolmen import rntuple
@@ -232,3 +233,37 @@ def test_a_closed_pool_closes_what_is_read_through_it(place):
     for use in (lambda: ntuple["number"], stored.version, lambda: rntuple.open(cont)):
         with pytest.raises(dolmen.Error):
             use()
+
+
+def test_what_is_not_taken_leaves_no_ntuple_and_no_entries(cont, tmp_path, monkeypatch):
+    store = rntuple.Store(cont)
+    for data in ({"a": [1], "b": [1, 2]}, {"a": np.ma.array([1, 2], mask=[0, 1])}, {"a": np.zeros(2, "M8[s]")}, [{"a": 1}]):
+        with pytest.raises(dolmen.Invalid):
+            store.create("events", data)
+    # Also if it is only found when entries are put.
+    with monkeypatch.context() as patched:
+        patched.setattr(rntuple.Appender, "_put", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            store.create("events", {"a": [1]})
+    assert store.names() == []
+    stored = store.create("events", {"a": [1.0], "n": np.array([1], "i4")})
+    for wrong in (np.ma.array([1.0], mask=[1]), [2**53 + 1], pandas.array([None], dtype="Int64"), [2**64 - 1]):
+        with pytest.raises(dolmen.Invalid, match="'a'"):
+            stored.append({"a": wrong, "n": [1]})
+    with pytest.raises(dolmen.Invalid, match="'n'.*int32"):
+        stored.append({"a": [1], "n": [2**31]})
+    with pytest.raises(dolmen.NotFound, match="data has no field 'n'"):
+        stored.append({"a": [1]})
+    with pytest.raises(dolmen.Invalid, match="'c'.*missing"):
+        stored.add_column("c", np.ma.array([1.0], mask=[1]))
+    stored.append({"a": [2**53], "n": [2]})
+    assert same(stored.open()["a"], [1, 2**53]) and same(stored.open()["n"], [1, 2])
+    for call in (store.import_root, stored.append_root, lambda path: stored.scrub(repair_from=path)):
+        with pytest.raises(FileNotFoundError, match="nowhere.root: "):
+            call(tmp_path / "nowhere.root")
+    with pytest.raises(dolmen.Invalid, match="Ntuple is needed.*not a Stored"):
+        store.skim(stored, "skimmed")
+    with pytest.raises(dolmen.Invalid, match="Ntuple is needed.*not a Stored"):
+        store.import_ntuple(stored, "copy")
+    with pytest.raises(dolmen.Invalid, match="Stored is needed.*not a str"):
+        store.clone("events", "clone")

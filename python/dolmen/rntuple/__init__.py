@@ -21,9 +21,10 @@ An ntuple that is open shows one version and may be read by any number of thread
 awkward (``library="ak"``) and pyarrow (``library="pa"``, batches, Parquet) are if they are asked for.
 """
 
+import builtins
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -40,7 +41,7 @@ from dolmen._dolmen import (
 )
 from dolmen._dolmen import ntuples as _ntuples
 from dolmen._dolmen import trees as _trees
-from dolmen.errors import Error, Invalid, NotFound
+from dolmen.errors import Corrupt, Error, Invalid, NotFound
 from dolmen.rntuple import _arrays
 from dolmen.rntuple._arrays import Field
 
@@ -109,10 +110,64 @@ def _named(path: _Path) -> Iterator[None]:
     try:
         yield
     except Error as error:
-        if len(error.args) > 1:
-            error.args = (error.args[0], f"{os.fspath(path)}: {error.args[1]}", *error.args[2:])
-            error.strerror = error.args[1]
+        _said(error, lambda told: f"{os.fspath(path)}: {told}")
         raise
+
+
+def _said(error: Error, anew: Callable[[str], str]) -> None:
+    """Has an error say something else."""
+    if len(error.args) > 1:
+        error.args = (error.args[0], anew(str(error.args[1])), *error.args[2:])
+        error.strerror = error.args[1]
+
+
+@contextlib.contextmanager
+def _hinting(path: _Path, name: str | None, names: Callable[[], list[str]], other: Callable[[], str]) -> Iterator[None]:
+    """Has errors of an opening tell what there is: other ``names``, or what ``other`` says."""
+    try:
+        yield
+    except (NotFound, Invalid, Corrupt) as error:
+        hint = ""
+        # Of what cannot be read now either, nothing more is said.
+        with contextlib.suppress(Error, OSError):
+            if isinstance(error, Corrupt):
+                with builtins.open(path, "rb") as file:
+                    hint = "" if file.read(4) == b"root" else "it is no file of ROOT"
+            elif isinstance(error, NotFound):
+                hint = other()
+            elif name is None:
+                hint = ", ".join(names())
+        if hint:
+            _said(error, lambda told: f"{told}; {hint}" if name or not isinstance(error, Invalid) else f"{told}: {hint}")
+        raise
+
+
+def _local(path: _Path, remedy: str) -> str:
+    """The path of a file of this machine; raises Invalid for an address of an object store."""
+    told = os.fspath(path)
+    if isinstance(told, str) and told.startswith("s3://"):
+        raise Invalid(f"{told} is in an object store, and a file of this machine is needed: {remedy}")
+    return told
+
+
+def _wanted(value: Any, kind: type, how: str) -> None:
+    if not isinstance(value, kind):
+        raise Invalid(f"a {kind.__name__} is needed ({how}), not a {type(value).__name__}")
+
+
+def _conditions(filter: _Filter) -> list[tuple[str, str, Any]]:
+    """The comparisons of a filter; raises Invalid for what is none."""
+    how = "a filter is a list of comparisons (field, op, number)"
+    if isinstance(filter, str) or not isinstance(filter, Sequence):
+        raise Invalid(f"{how}, not a {type(filter).__name__}")
+    for one in filter:
+        if isinstance(one, str) or not isinstance(one, Sequence) or len(one) != 3:
+            raise Invalid(f"{how}; {one!r} is none")
+        name, op, value = one
+        _comparison(op)
+        if not isinstance(value, int | float | np.number | np.bool_):
+            raise Invalid(f"{how}: {name!r} is compared with {value!r}")
+    return [(name, op, value) for name, op, value in filter]
 
 
 def open(
@@ -146,14 +201,26 @@ def open(
         return store[name].open(version=version, tag=tag, time=time)
     if not (version is None and tag is None and time is None):
         raise Invalid("a file has one version of an ntuple")
-    with _named(source):
-        return Ntuple(NtupleReader.open_file(os.fspath(source), name, _storage(storage_options)))
+    path, storage = os.fspath(source), _storage(storage_options)
+
+    def other() -> str:
+        if str(path).startswith("s3://"):
+            return f"of a store at this address: Store({path!r})[{name or 'NAME'!r}].open()"
+        found = ", ".join(_trees(path)[:20])
+        return found and f"it has trees (TTree), which Tree reads: {found}"
+
+    with _named(source), _hinting(path, name, lambda: _ntuples(path, storage)[:20], other):
+        return Ntuple(NtupleReader.open_file(path, name, storage))
 
 
 def trees(path: _Path) -> list[str]:
     """Names of the trees (TTree) in a file of ROOT."""
+    local = _local(path, _FETCH)
     with _named(path):
-        return _trees(os.fspath(path))
+        return _trees(local)
+
+
+_FETCH = "trees are read of files that were fetched; ntuples are opened where they are"
 
 
 class Tree:
@@ -162,8 +229,14 @@ class Tree:
     """
 
     def __init__(self, path: _Path, name: str | None = None) -> None:
-        with _named(path):
-            self._tree = NtupleTree(os.fspath(path), name)
+        local = _local(path, _FETCH)
+
+        def other() -> str:
+            found = ", ".join(_ntuples(local, None)[:20])
+            return found and f"it has ntuples, which open reads: {found}"
+
+        with _named(path), _hinting(local, name, lambda: _trees(local)[:20], other):
+            self._tree = NtupleTree(local, name)
         self.name, self.title = self._tree.texts()
         self._numbers: dict[str, int] = {}
         self.branches: dict[str, str] = {}
@@ -181,6 +254,12 @@ class Tree:
     def __len__(self) -> int:
         return self._tree.entry_count()
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._numbers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tops)
+
     def __repr__(self) -> str:
         return f"<dolmen.rntuple.Tree {self.name!r}: {len(self)} entries, {len(self._numbers)} branches>"
 
@@ -195,6 +274,8 @@ class Tree:
         start, stop, _ = slice(start, stop).indices(len(self))
         numbers = []
         for name in branches:
+            if not isinstance(name, str):
+                raise Invalid(f"{name!r} is no path of a branch")
             if name not in self._numbers:
                 raise NotFound(f"there is no branch {name!r}")
             numbers.append(self._numbers[name])
@@ -223,6 +304,7 @@ class Tree:
 
     def __getitem__(self, name: str) -> Any:
         """All values of a branch: a numpy array if it is flat, an awkward array else."""
+        _by_name(name, "branch")
         (tree,) = self.trees([name])
         field = _arrays.field_like(tree, name)
         try:
@@ -340,8 +422,13 @@ class Ntuple:
     def __contains__(self, name: object) -> bool:
         return name in self.fields
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.fields)
+
     def field(self, name: str) -> Field:
         """A field by its name, with dots between field and subfield; raises NotFound."""
+        if not isinstance(name, str):
+            raise Invalid(f"{name!r} is no name of a field")
         first, *rest = name.split(".")
         found = self.fields.get(first)
         for part in rest:
@@ -358,6 +445,8 @@ class Ntuple:
     def _chosen(self, columns: _Columns) -> tuple[list[Field], list[str]]:
         if columns is None:
             return list(self.fields.values()), list(self.fields)
+        if not isinstance(columns, Iterable):
+            raise Invalid(f"{columns!r} names no fields: give a name, or a list of them")
         columns = [columns] if isinstance(columns, str) else list(columns)
         return [self.field(name) for name in columns], columns
 
@@ -370,6 +459,7 @@ class Ntuple:
 
     def __getitem__(self, name: str) -> Any:
         """All values of a field: a numpy array if it is flat, an awkward array else."""
+        _by_name(name, "field")
         field = self.field(name)
         (tree,) = self._trees([field], 0, len(self))
         try:
@@ -427,7 +517,7 @@ class Ntuple:
         self, filter: _Filter, start: int, stop: int
     ) -> Iterator[tuple[int, int, np.ndarray[Any, Any]]]:
         """Ranges of entries that can pass, and which of each do."""
-        tests = [(self.field(name), _comparison(op), value) for name, op, value in filter]
+        tests = [(self.field(name), _comparison(op), value) for name, op, value in _conditions(filter)]
         for first, end in self._possible(filter, start, stop):
             keep = np.ones(end - first, bool)
             for field, compare, value in tests:
@@ -520,10 +610,13 @@ class Ntuple:
         step: int | None = None,
         **options: Any,
     ) -> None:
-        """Writes a file of Parquet, a row group for each step or cluster; ``options`` are those of ``pyarrow.parquet.ParquetWriter``."""
+        """Writes a file of Parquet, a row group for each step or cluster; ``options`` are those of ``pyarrow.parquet.ParquetWriter``.
+
+        The file has its name when it is whole; what was there before stays until then, and if it fails.
+        """
         import pyarrow.parquet as pq
 
-        with pq.ParquetWriter(path, self.arrow_schema(columns), **options) as writer:
+        with _whole(path, options) as part, pq.ParquetWriter(part, self.arrow_schema(columns), **options) as writer:
             for batch in self.batches(columns, start, stop, step=step):
                 writer.write_batch(batch)
 
@@ -540,6 +633,7 @@ class Ntuple:
         fields, _ = self._chosen(columns)
         start, stop = self._range(start, stop)
         medium = medium or Medium.S3
+        _wanted(medium, Medium, "Medium.S3, Medium.SSD, or one with numbers of your own")
         numbers = [field.number for field in fields]
         told = self._reader.estimate(
             numbers, start, stop, medium.latency, medium.bandwidth, medium.parallel, medium.prices, blob_bytes
@@ -568,7 +662,8 @@ class Ntuple:
         """
         time = None if time is None else int(time)
         storage = _storage(storage_options)
-        self._reader.export_root(os.fspath(path), _settings(compression), time, progress, storage)
+        with _named(path):
+            self._reader.export_root(os.fspath(path), _settings(compression), time, progress, storage)
 
     def serve(self, name: str | None = None, *, host: str = "127.0.0.1", port: int = 0) -> NtupleServer:
         """Serves it over HTTP as a file of ROOT that is nowhere, to ROOT, uproot and others; ``.url`` says where.
@@ -578,10 +673,33 @@ class Ntuple:
         return self._reader.serve(name or f"{self.name}.root", host, port)
 
 
+@contextlib.contextmanager
+def _whole(path: Any, options: Mapping[str, Any]) -> Iterator[Any]:
+    """A path beside that of a file, which gets its name at the end, and goes with an exception; what is no file of here stays as it is."""
+    told = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if told is None or "://" in told or options.get("filesystem") or (os.path.exists(told) and not os.path.isfile(told)):
+        yield path
+        return
+    told = os.path.realpath(told)
+    part = f"{told}.{os.urandom(4).hex()}.part"
+    try:
+        yield part
+        os.replace(part, told)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(part)
+        raise
+
+
+def _by_name(name: Any, of: str) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"[] takes the name of a {of}, not {name!r}; a range of entries is arrays(start=…, stop=…)")
+
+
 def _comparison(op: str) -> Callable[[Any, Any], Any]:
     try:
         return _COMPARE[op]
-    except KeyError:
+    except (KeyError, TypeError):
         raise Invalid(f"{op!r} is no comparison: {' '.join(_COMPARE)}") from None
 
 
@@ -648,34 +766,45 @@ class RootWriter:
         page_bytes: int = 1 << 18,
         cluster_bytes: int = 128 << 20,
     ) -> None:
-        self._path, self._name, self._description = os.fspath(path), name, description
+        remedy = "export_root writes a file there, of an ntuple that is open; a Store there takes arrays"
+        self._path, self._name, self._description = _local(path, remedy), name, description
         self._settings, self._page_bytes, self._cluster_bytes = _settings(compression), page_bytes, cluster_bytes
         self._writer: NtupleWriter | None = None
+        self._fields: dict[str, Field] = {}
 
     def append(self, data: Any) -> None:
         """Appends entries: a mapping of names to arrays, a table of Arrow or pandas, or an awkward array of records.
 
-        Flat arrays are written from where they are: nobody may change them meanwhile.
+        Numbers become those of the fields where nothing is lost by that. Flat arrays are written from where they are: nobody may change
+        them meanwhile. Raises Invalid for an array that does not fit its field.
         """
         fields = _arrays.fields_of(data)
         if self._writer is None:
-            self._writer = NtupleWriter.create(
-                self._path,
-                self._name,
-                [(name, _arrays.emptied(tree)) for name, tree in fields],
-                description=self._description,
-                settings=self._settings,
-                page_bytes=self._page_bytes,
-                cluster_bytes=self._cluster_bytes,
-            )
-        for block in _arrays.blocks(fields, self._cluster_bytes):
-            self._writer.append(block)
+            with _named(self._path):
+                self._writer = self._made([(name, _arrays.emptied(tree)) for name, tree in fields])
+            self._fields = {name: _arrays.field_like(tree, name) for name, tree in fields}
+        fields = _fitted(self._fields, fields)
+        with _named(self._path):
+            for block in _arrays.blocks(fields, self._cluster_bytes):
+                self._writer.append(block)
+
+    def _made(self, types: list[tuple[str, _arrays.Tree]]) -> NtupleWriter:
+        return NtupleWriter.create(
+            self._path,
+            self._name,
+            types,
+            description=self._description,
+            settings=self._settings,
+            page_bytes=self._page_bytes,
+            cluster_bytes=self._cluster_bytes,
+        )
 
     def close(self) -> None:
         """Ends the file, which is on the disk then; raises Invalid if nothing was ever appended, since then it has no fields."""
         if self._writer is None:
             raise Invalid("an ntuple without fields cannot be written: append something, if only arrays without values")
-        self._writer.finish()
+        with _named(self._path):
+            self._writer.finish()
 
     def __enter__(self) -> Self:
         return self
@@ -685,6 +814,14 @@ class RootWriter:
             self.close()
         elif self._writer is not None:
             self._writer.discard()
+
+
+def _fitted(known: Mapping[str, Field], fields: list[tuple[str, _arrays.Tree]]) -> list[tuple[str, _arrays.Tree]]:
+    """Arrays with the numbers that fields of these names have."""
+    return [
+        (name, _arrays.fitted(known[name], tree, f"field {name!r}") if name in known else tree)
+        for name, tree in fields
+    ]
 
 
 def write_root(path: _Path, name: str, data: Any, **options: Any) -> None:
@@ -781,7 +918,14 @@ class Store:
             object_class=object_class,
         )
         made = Stored(stored)
-        made._append(fields, compression=compression)
+        try:
+            made._append(fields, compression=compression)
+        except BaseException:
+            # Nothing stays, unless others have appended to it meanwhile.
+            with contextlib.suppress(Error):
+                if made.version().entries == 0:
+                    self.destroy(name)
+            raise
         return made
 
     def import_root(
@@ -805,18 +949,19 @@ class Store:
 
         Each page is compared with its checksum; raises Corrupt, and imports nothing, if one is damaged.
         """
-        return Stored(
-            self._store.import_root(
-                os.fspath(path),
-                ntuple,
-                name,
-                group_bytes=group_bytes,
-                keep_ns=None if keep is None else int(keep * 1e9),
-                object_class=object_class,
-                order=list(order),
-                progress=progress,
+        with _named(path):
+            return Stored(
+                self._store.import_root(
+                    os.fspath(path),
+                    ntuple,
+                    name,
+                    group_bytes=group_bytes,
+                    keep_ns=None if keep is None else int(keep * 1e9),
+                    object_class=object_class,
+                    order=list(order),
+                    progress=progress,
+                )
             )
-        )
 
     def import_ntuple(
         self,
@@ -832,6 +977,7 @@ class Store:
         """Imports an ntuple that is open, wherever it is, its pages bit for bit as they are: so it goes from one store to another, of any
         kind. Arguments and errors are those of ``import_root``; what is known of its pages goes with them.
         """
+        _wanted(source, Ntuple, "what open gives, of a file or of a Stored")
         return Stored(
             self._store.import_ntuple(
                 source._reader,
@@ -863,6 +1009,7 @@ class Store:
         Clusters all of whose entries are wanted are taken as they are, without being decompressed; others are written anew with
         ``compression``. ``columns`` are fields at the top. Raises Exists.
         """
+        _wanted(source, Ntuple, "what open gives, of a file or of a Stored")
         names = [columns] if isinstance(columns, str) else list(columns or ())
         made, _passed, _written = self._store.skim(
             source._reader,
@@ -888,6 +1035,7 @@ class Store:
         """Makes an ntuple of some fields, all unless they are named, of a version of another one of this container. No page is written:
         both have the same ones, and what is done with one is not seen in the other. Raises Exists.
         """
+        _wanted(stored, Stored, "store[name]")
         names = [columns] if isinstance(columns, str) else list(columns or ())
         return Stored(self._store.clone(stored._stored, name, names, version, tag))
 
@@ -1030,13 +1178,15 @@ class Stored:
             Called with the number of entries that were looked at.
         """
         path = None if repair_from is None else os.fspath(repair_from)
-        return Scrubbed(self._stored.scrub(version, tag, path=path, ntuple=ntuple, progress=progress))
+        with contextlib.nullcontext() if repair_from is None else _named(repair_from):
+            return Scrubbed(self._stored.scrub(version, tag, path=path, ntuple=ntuple, progress=progress))
 
     def append_root(self, path: _Path, ntuple: str | None = None) -> Version:
         """Appends all entries of an ntuple of a file of ROOT with the same fields and columns, its pages as they are."""
         appender = self.appender()
-        appender.put_root(path, ntuple)
-        return appender.commit()
+        with _named(path):
+            appender._appender.put_root(os.fspath(path), ntuple)
+            return appender.commit()
 
 
 class Appender:
@@ -1057,13 +1207,16 @@ class Appender:
         self._put(_arrays.fields_of(data))
 
     def _put(self, fields: list[tuple[str, _arrays.Tree]]) -> None:
-        known = self._fields
-        fields = [(name, _arrays.fitted(known[name], tree) if name in known else tree) for name, tree in fields]
-        self._appender.put(fields)
+        given = {name for name, _ in fields}
+        for name, field in self._fields.items():
+            if name not in given and not field.projected:
+                raise NotFound(f"the data has no field {name!r}, which the ntuple has")
+        self._appender.put(_fitted(self._fields, fields))
 
     def put_root(self, path: _Path, ntuple: str | None = None) -> None:
         """Puts all entries of an ntuple of a file of ROOT with the same fields and columns, its pages as they are."""
-        self._appender.put_root(os.fspath(path), ntuple)
+        with _named(path):
+            self._appender.put_root(os.fspath(path), ntuple)
 
     def commit(self) -> Version:
         """Makes what was put part of the ntuple; the new version."""

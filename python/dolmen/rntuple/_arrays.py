@@ -5,12 +5,12 @@ Between here and the extension module an array is a tree of tuples with memory a
 ``("record", length, [(name, content), ...])``, ``("variant", tags, index, [content, ...])``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from dolmen.errors import Invalid
+from dolmen.errors import Error, Invalid
 
 #: An array as the extension module has it.
 Tree = tuple[Any, ...]
@@ -78,7 +78,8 @@ def field_like(tree: Tree, name: str = "") -> Field:
     roles = {"values": "plain", "repeated": "plain", "record": "record", "variant": "variant"}
     role = roles.get(tree[0]) or ("collection" if tree[1] == "items" else "plain")
     repetition = tree[1] if tree[0] == "repeated" else None
-    field = Field(0, (name, "", 0, role, repetition, None, ""))
+    type_ = _NAMES[tree[1]] if tree[0] == "values" else ""
+    field = Field(0, (name, type_, 0, role, repetition, None, ""))
     if tree[0] == "record":
         field.children = [field_like(part, name) for name, part in tree[2]]
     elif tree[0] == "variant":
@@ -256,30 +257,118 @@ def _arrow_variant(field: Field, tree: Tree) -> Any:
 
 
 def tree_of(value: Any, what: str) -> Tree:
-    """The tree of an array of numpy, awkward or Arrow, or of anything that numpy makes one of."""
+    """The tree of an array of numpy, awkward or Arrow, or of anything that numpy or awkward make one of; ``what`` it is, for errors."""
     module = type(value).__module__.split(".")[0]
     if module == "awkward":
         return _of_awkward(_packed(value), what)
     if module == "pyarrow":
         return _of_arrow(value, what)
     if module == "pandas":
-        return tree_of(value.array if not hasattr(value, "to_numpy") else value.to_numpy(), what)
-    array = np.asarray(value)
-    if array.dtype == object or array.dtype.kind in "US":
-        return _of_objects(value, array, what)
+        return _of_pandas(value, what)
+    if isinstance(value, np.ndarray):
+        array = _unmasked(value, what)
+    else:
+        listed = isinstance(value, list | tuple)
+        if listed and any(isinstance(one, np.ma.MaskedArray) for one in value):
+            value = [_unmasked(one, what) for one in value]
+        try:
+            array = np.asarray(value)
+        except (ValueError, TypeError, OverflowError) as error:
+            if not listed:
+                raise _invalid(f"{what}: a {type(value).__name__} is no array: {error}") from None
+            return _of_objects(value, what)
+        if listed:
+            array = _lossless(value, array, what)
+    if array.ndim == 0:
+        raise _invalid(f"{what}: a single value ({type(value).__name__}) is no array of entries")
+    if array.dtype.kind in "UT" or (array.dtype == object and all(isinstance(one, str) for one in array.ravel())):
+        return _of_text_array(array, what)
+    if array.dtype == object or array.dtype.kind == "S":
+        return _of_objects(array.tolist(), what)
     return _of_numpy(array, what)
 
 
-def _of_objects(value: Any, array: np.ndarray[Any, Any], what: str) -> Tree:
-    """Of texts, and of lists within lists."""
-    if array.dtype.kind == "U" or (array.dtype == object and all(isinstance(one, str) for one in array.ravel())):
-        encoded = [text.encode() for text in array.ravel()]
-        return _of_texts(encoded)
+def _unmasked(value: Any, what: str) -> Any:
+    """An array without its mask, which must not hide anything."""
+    if not isinstance(value, np.ma.MaskedArray):
+        return value
+    mask = np.ma.getmaskarray(value)
+    if any(_parts_of_mask(mask)):
+        raise _missing(what, "fill them (filled)")
+    return np.ma.getdata(value)
+
+
+def _parts_of_mask(mask: np.ndarray[Any, Any]) -> Iterator[bool]:
+    """Whether anything is hidden, of each part of a record."""
+    if mask.dtype.names:
+        for name in mask.dtype.names:
+            yield from _parts_of_mask(mask[name])
+    else:
+        yield bool(mask.any())
+
+
+def _missing(what: str, remedy: str) -> Invalid:
+    return _invalid(f"{what}: some values are missing; {remedy} or have lists of none or one")
+
+
+def _lossless(value: Any, array: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, Any]:
+    """What numpy makes of a list, unless that changes its values: then objects, or whole numbers of 64 bits without a sign."""
+    if array.dtype.kind not in "fU":
+        return array
+    objects = np.asarray(value, dtype=object)
+    if array.dtype.kind == "U":
+        return array if all(isinstance(one, str) for one in objects.ravel()) else objects
+    whole = [int(one) for one in objects.ravel() if isinstance(one, int | np.integer)]
+    if not any(abs(one) > 2**53 for one in whole):
+        return array
+    if len(whole) == objects.size and min(whole) >= 0 and max(whole) < 2**64:
+        return np.asarray(value, dtype="u8")
+    if len(whole) == objects.size or any(abs(one) > 2**64 or int(float(one)) != one for one in whole):
+        raise _invalid(f"{what}: no type holds all of its whole numbers; some would be rounded")
+    return array
+
+
+def _of_pandas(value: Any, what: str) -> Tree:
+    """Of a column or an index; NaN is a number where the type is one of numbers of numpy, and else a value that is missing."""
+    plain = isinstance(getattr(value, "dtype", None), np.dtype) and value.dtype != object
+    if not plain and np.any(value.isna()):
+        raise _missing(what, "fill them (fillna)")
+    return tree_of(value.to_numpy(), what)
+
+
+def _of_objects(values: list[Any] | tuple[Any, ...], what: str) -> Tree:
+    """Of arrays and lists within a list, and whatever else awkward takes."""
+    if values and all(isinstance(one, np.ndarray) and one.ndim and one.dtype.kind in "biuf" for one in values):
+        arrays = [_unmasked(one, what) for one in values]
+        if len({(one.dtype, one.shape[1:]) for one in arrays}) == 1:
+            offsets = np.zeros(len(arrays) + 1, "i8")
+            np.cumsum([len(one) for one in arrays], out=offsets[1:])
+            return ("lists", "items", offsets, _of_numpy(np.concatenate(arrays), what))
     try:
         import awkward as ak
     except ImportError:
         raise _invalid(f"{what}: what is not flat needs the package awkward") from None
-    return _of_awkward(_packed(ak.Array(value)), what)
+    try:
+        return _of_awkward(_packed(ak.from_iter(values)), what)
+    except Error:
+        raise
+    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+        if all(isinstance(one, int) for one in values):
+            raise _invalid(f"{what}: some of its whole numbers fit no type of 64 bits") from None
+        told = str(error).strip().partition("\n")[0]
+        kinds = ", ".join(sorted({type(one).__name__ for one in values})[:5])
+        raise _invalid(f"{what}: no array can be made of these values ({kinds}): {told}") from None
+
+
+def _of_text_array(array: np.ndarray[Any, Any], what: str) -> Tree:
+    if array.ndim > 1:
+        count = array.shape[1]
+        flat = array.reshape((len(array) * count,) + array.shape[2:])
+        return ("repeated", count, len(array), _of_text_array(flat, what))
+    try:
+        return _of_texts([text.encode() for text in array.tolist()])
+    except (UnicodeEncodeError, AttributeError):
+        raise _invalid(f"{what}: some values are missing, or no texts that UTF-8 has") from None
 
 
 def _of_texts(encoded: Sequence[bytes]) -> Tree:
@@ -337,7 +426,7 @@ def _of_awkward(layout: Any, what: str) -> Tree:
     if layout.is_option:
         if not np.asarray(ak.is_none(ak.Array(layout))).any():
             return _of_awkward(layout.project(), what)
-        raise _invalid(f"{what}: some values are missing; fill them (ak.fill_none) or have lists of none or one")
+        raise _missing(what, "fill them (ak.fill_none)")
     if layout.is_unknown:
         return ("values", "f8", b"")
     raise _invalid(f"{what}: no field has values of {layout.form.type}")
@@ -366,12 +455,14 @@ def _of_arrow(value: Any, what: str) -> Tree:
     import pyarrow as pa
     import pyarrow.types as pt
 
+    if not isinstance(value, pa.Array | pa.ChunkedArray):
+        raise _invalid(f"{what}: a {type(value).__name__} is no array")
     array = value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
     kind = array.type
     if array.null_count:
-        raise _invalid(f"{what}: some values are missing; fill them first")
+        raise _missing(what, "fill them (fill_null)")
     if pt.is_dictionary(kind):
         return _of_arrow(array.dictionary_decode(), what)
     if pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_floating(kind):
@@ -430,42 +521,104 @@ _TYPES = {
     **{f"std::int{bits}_t": f"i{bits // 8}" for bits in (8, 16, 32, 64)},
     **{f"std::uint{bits}_t": f"u{bits // 8}" for bits in (8, 16, 32, 64)},
 }
+#: The type in C++ of values of numpy.
+_NAMES = {code: name for name, code in _TYPES.items() if name not in ("char", "std::byte")}
 
 
-def fitted(field: Field, tree: Tree) -> Tree:
-    """A tree whose values are of the field's types, where nothing is lost by that; else it stays, and is refused by who writes it."""
+def _kept(array: np.ndarray[Any, Any], wanted: str) -> np.ndarray[Any, Any] | None:
+    """Values as another type has them; none if one of them would be another number then."""
+    if array.size == 0 or np.can_cast(array.dtype, wanted, "safe"):
+        made = array.astype(wanted)
+        if array.dtype.kind not in "iu" or made.dtype.kind != "f":
+            return made
+    elif array.dtype.kind not in "iu" or wanted == "?":
+        return None
+    low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
+    if wanted[0] in "iu":
+        held = np.iinfo(wanted)
+        return array.astype(wanted) if held.min <= low and high <= held.max else None
+    made = array.astype(wanted)
+    if max(-low, high) <= 2 ** (np.finfo(wanted).nmant + 1):
+        return made
+    # What is rounded up may be too large to be compared as what it was.
+    fits = made < 2.0 ** (8 * array.itemsize - (array.dtype.kind == "i"))
+    return made if fits.all() and (made.astype(array.dtype) == array).all() else None
+
+
+def fitted(field: Field, tree: Tree, what: str) -> Tree:
+    """A tree whose values are of the field's types, if nothing is lost by that: raises Invalid else. What is of another shape stays, and is
+    refused by who writes it.
+    """
     field = field.inner()
     kind = tree[0]
     if kind == "values":
         wanted = _TYPES.get(field.type)
+        if not wanted or wanted == tree[1]:
+            return tree
         array = numpy_of(tree[2], tree[1])
-        if wanted and wanted != tree[1] and (array.size == 0 or np.can_cast(tree[1], wanted, "safe")):
-            return ("values", wanted, array.astype(wanted))
-        return tree
+        made = _kept(array, wanted)
+        if made is None:
+            raise _invalid(f"{what}: it has values of {array.dtype} that {field.type}, the type of the field, does not hold as they are")
+        return ("values", wanted, made)
     if kind == "lists" and tree[1] == "items":
         item = _item(field)
-        return (*tree[:3], fitted(item, tree[3])) if item else tree
+        return (*tree[:3], fitted(item, tree[3], what)) if item else tree
     if kind == "repeated" and field.children:
-        return (*tree[:3], fitted(field.children[0], tree[3]))
+        return (*tree[:3], fitted(field.children[0], tree[3], what))
     if kind == "record":
         children = {child.name: child for child in field.children}
-        parts = [(name, fitted(children[name], part) if name in children else part) for name, part in tree[2]]
+        parts = [(name, fitted(children[name], part, what) if name in children else part) for name, part in tree[2]]
         return ("record", tree[1], parts)
     if kind == "variant" and len(tree[3]) == len(field.children):
-        return (*tree[:3], [fitted(child, part) for child, part in zip(field.children, tree[3])])
+        return (*tree[:3], [fitted(child, part, what) for child, part in zip(field.children, tree[3])])
     return tree
 
 
+#: What the fields of an ntuple are made of.
+_TAKEN = (
+    "give a mapping of names to arrays, a table or batch of Arrow, a table of pandas, a structured array of numpy, or an awkward array of"
+    " records"
+)
+
+
 def fields_of(data: Any) -> list[tuple[str, Tree]]:
-    """Names and trees of fields: of a mapping, a table of Arrow or pandas, or an awkward array of records."""
+    """Names and trees of fields: of a mapping, a table of Arrow or pandas, or an awkward array of records. All have as many entries."""
+    fields = [(name, tree_of(value, f"field {name!r}")) for name, value in _columns_of(data)]
+    for name, tree in fields[1:]:
+        if length(tree) != length(fields[0][1]):
+            first, count = fields[0][0], length(fields[0][1])
+            raise _invalid(f"field {name!r} has {length(tree)} entries where field {first!r} has {count}")
+    return fields
+
+
+def _columns_of(data: Any) -> list[tuple[str, Any]]:
+    kind = type(data).__name__
     module = type(data).__module__.split(".")[0]
     if module == "awkward":
-        if not data.fields:
+        if not data.fields or kind == "Record":
             raise _invalid("an array of records is needed: its fields are those of the ntuple")
-        return [(name, tree_of(data[name], f"field {name!r}")) for name in data.fields]
+        return [(name, data[name]) for name in data.fields]
     if module == "pyarrow":
-        return [(name, tree_of(data.column(name), f"field {name!r}")) for name in data.schema.names]
+        if kind == "RecordBatchReader":
+            raise _invalid(f"a {kind} has one batch after the other: give each of them, or read_all()")
+        if not hasattr(data, "schema") or not hasattr(data, "columns"):
+            raise _invalid(f"a {kind} has no fields: {_TAKEN}")
+        return list(zip(data.schema.names, data.columns))
     if isinstance(data, np.ndarray) and data.dtype.names:
-        return [(name, tree_of(data[name], f"field {name!r}")) for name in data.dtype.names]
-    items = data.items() if hasattr(data, "items") else dict(data).items()
-    return [(str(name), tree_of(value, f"field {name!r}")) for name, value in items]
+        return [(name, data[name]) for name in data.dtype.names]
+    if isinstance(data, Mapping) or (hasattr(data, "items") and hasattr(data, "keys") and kind != "Series"):
+        return [(str(name), value) for name, value in data.items()]
+    if isinstance(data, list | tuple) and all(isinstance(one, tuple) and len(one) == 2 for one in data):
+        return [(str(name), value) for name, value in dict(data).items()]
+    raise _invalid(f"a {kind} has no fields: {_TAKEN}")
+
+
+def length(tree: Tree) -> int:
+    """How many entries a tree has."""
+    if tree[0] == "values":
+        return len(numpy_of(tree[2], tree[1]))
+    if tree[0] == "lists":
+        return len(tree[2]) - 1
+    if tree[0] == "variant":
+        return len(tree[1])
+    return int(tree[2] if tree[0] == "repeated" else tree[1])
