@@ -278,6 +278,8 @@ pub enum Error {
     },
     /// What is to be stored has other fields or columns than the ntuple has by now.
     OtherSchema,
+    /// The ntuple is in another store, whose pages this one has not.
+    OtherStore,
     /// Others have appended entries since: they need values of the columns that are added, too.
     Behind {
         /// The first of them.
@@ -294,6 +296,8 @@ pub enum Error {
     },
     /// The writer was silent for longer than its lease, and what it had written was freed.
     Expired,
+    /// Some of what the writer had put could not be written, which was told then.
+    Lost,
     /// The store could not do it.
     Store {
         /// Why.
@@ -457,11 +461,17 @@ impl fmt::Display for Error {
             Self::Exists { name } => write!(f, "there is \"{name}\" already"),
             Self::NoVersion { name } => write!(f, "there is no version \"{name}\""),
             Self::OtherSchema => f.write_str("the ntuple has other fields or columns"),
+            Self::OtherStore => {
+                f.write_str("the ntuple is in another store, and pages are shared within one: import it, or skim fields of it")
+            }
             Self::Behind { first, end } => {
                 write!(f, "others have appended entries {first} to {end}, which lack the columns to be added")
             }
             Self::Changed { first, end } => {
                 write!(f, "others have replaced clusters of entries {first} to {end} meanwhile")
+            }
+            Self::Lost => {
+                f.write_str("some of what was put could not be written, as was told then: begin again with all of it")
             }
             Self::Expired => f.write_str("the writer was silent for too long, and what it wrote was freed"),
             Self::Store { .. } => f.write_str("the store could not do it"),

@@ -87,10 +87,12 @@ impl From<dolmen_rntuple::Error> for Failure {
             E::OtherSchema => {
                 Self::new(Exit::Usage, why).hint("`dolmen ntuple show` tells the fields of both")
             }
-            E::Behind { .. } | E::Changed { .. } | E::Expired => {
+            E::Behind { .. } | E::Changed { .. } | E::Expired | E::Lost => {
                 Self::new(Exit::InUse, why).hint("run the command again")
             }
-            E::NoEntries { .. } | E::NoFit { .. } | E::NotFlat { .. } => Self::new(Exit::Usage, why),
+            E::OtherStore | E::NoEntries { .. } | E::NoFit { .. } | E::NotFlat { .. } => {
+                Self::new(Exit::Usage, why)
+            }
             E::Bucket { source } => {
                 use dolmen_rntuple::bucket::Failure as F;
                 let exit = match source.failure {

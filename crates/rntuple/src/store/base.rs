@@ -115,6 +115,14 @@ impl Base {
             let groups = Footer::read(&envelope, header.checksum, &mut schema)?.groups;
             families.push(Family { before, after: schema.known(), groups });
         }
+        let (mut clusters, mut entries) = (0_u64, Some(0_u64));
+        for group in &families[0].groups {
+            clusters += u64::from(group.cluster_count);
+            entries = entries.and_then(|entries| entries.checked_add(group.entry_span));
+        }
+        if clusters != anchor.cluster_count || entries != Some(anchor.entry_count) {
+            return Err(Error::Corrupt { structure: Structure::Record, offset: 0, fault: Fault::Length });
+        }
         let mut base = Self {
             counts: ElementCounts::default(),
             anchor,

@@ -28,7 +28,7 @@ impl Store {
     /// same pages, which are there as long as one of them needs them; what is done with one is not seen in the other.
     ///
     /// # Errors
-    /// [`Error::NoField`], [`Error::NoVersion`], [`Error::Exists`]; those of reading metadata; [`Error::Store`].
+    /// [`Error::OtherStore`], [`Error::NoField`], [`Error::NoVersion`], [`Error::Exists`]; those of reading metadata; [`Error::Store`].
     pub fn clone_fields(
         &self,
         from: &Stored,
@@ -37,6 +37,11 @@ impl Store {
         name: &str,
     ) -> Result<Version> {
         self.check_name(name)?;
+        if !self.home().is(from.home())? {
+            return Err(Error::OtherStore);
+        }
+        // By this store, whose transactions know no other handle.
+        let from = &self.numbered(from.name(), from.number());
         let anchor = from.anchor_of(At::Latest, when)?;
         let source = from.source(&anchor);
         let ntuple = Ntuple::open_families(source, &anchor.header, &anchor.footers)?;

@@ -6,7 +6,9 @@ use super::home::{At, Home};
 use super::numbers::Numbers;
 use super::place::{self, Records};
 use super::record::{Anchor, Made};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::format::locator::Locator;
+use crate::ntuple::Ntuple;
 
 /// A version of an ntuple.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +47,7 @@ pub(super) fn commit(
 ) -> Result<Version> {
     let home = stored.home();
     home.settle()?;
-    let made = home.transact(|at| {
+    let done = home.transact(|at| {
         let current = stored.current(at)?;
         if current.version != base.anchor.version {
             *base = Base::load(&stored.source(&current), current)?;
@@ -56,10 +58,40 @@ pub(super) fn commit(
         put(home, stored.own(), at, &next.base.anchor, &next.values)?;
         put_current(home, stored.own(), at, &next.base.anchor)?;
         Ok(next.base)
-    })?;
-    numbers.forget();
-    *base = made;
-    Ok(Version::of(&base.anchor))
+    });
+    match done {
+        Ok(made) => {
+            numbers.forget();
+            *base = made;
+            Ok(Version::of(&base.anchor))
+        }
+        // Its records are taken away by whoever frees what it wrote, and by itself, if the answer to that was lost.
+        Err(Error::Expired) => {
+            let version = done_before(stored, numbers)?.ok_or(Error::Expired)?;
+            numbers.forget();
+            Ok(version)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The first version with clusters of numbers that are held; none if there is none.
+fn done_before(stored: &Stored, numbers: &Numbers) -> Result<Option<Version>> {
+    for anchor in stored.anchors(At::Latest)? {
+        let ntuple = Ntuple::open_families(stored.source(&anchor), &anchor.header, &anchor.footers)?;
+        let clusters = ntuple.all_clusters()?;
+        let pages = clusters.iter().flat_map(|cluster| {
+            cluster.pages.columns.iter().flat_map(|column| &cluster.list.pages[column.pages.clone()])
+        });
+        let mut objects = pages.filter_map(|page| match page.locator {
+            Locator::Stored { object, .. } => Some(object),
+            _ => None,
+        });
+        if objects.any(|object| numbers.holds(object)) {
+            return Ok(Some(Version::of(&anchor)));
+        }
+    }
+    Ok(None)
 }
 
 /// Writes a version, which nobody reads until it is the current one.

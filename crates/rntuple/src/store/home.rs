@@ -101,6 +101,15 @@ impl Home {
         Self::Bucket(BucketHome::new(bucket, clock, lease_ns))
     }
 
+    /// Whether both are the same store.
+    pub(super) fn is(&self, other: &Self) -> Result<bool> {
+        match (self, other) {
+            (Self::Container(one), Self::Container(other)) => Ok(one.uuid() == other.uuid()),
+            (Self::Bucket(one), Self::Bucket(other)) => one.is(other),
+            (Self::Container(_), Self::Bucket(_)) | (Self::Bucket(_), Self::Container(_)) => Ok(false),
+        }
+    }
+
     pub(super) fn habits(&self) -> Habits {
         match self {
             Self::Container(_) => OF_CONTAINER,
@@ -339,23 +348,24 @@ impl Home {
         }
     }
 
-    /// Writes over bytes of a group that is there.
+    /// Writes over bytes of a group; whether that was done: of one that is lost all before them have to be among them.
     pub(super) fn mend(
         &self,
         class: ObjectClass,
         (object, group): (u64, u32),
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<()> {
+        parts: &[(u64, &[u8])],
+    ) -> Result<bool> {
         match self {
             Self::Container(cont) => {
-                let recx = Recx::new(offset, bytes.len() as u64);
                 let cluster = place::cluster(cont, class, object)?;
                 let dkey = place::group(group);
-                cluster.write(dolmen_client::At::Latest, &dkey, place::PAGES, 1, recx, bytes)?;
-                Ok(())
+                for (offset, bytes) in parts {
+                    let recx = Recx::new(*offset, bytes.len() as u64);
+                    cluster.write(dolmen_client::At::Latest, &dkey, place::PAGES, 1, recx, bytes)?;
+                }
+                Ok(true)
             }
-            Self::Bucket(home) => home.mend(object, group, offset, bytes),
+            Self::Bucket(home) => home.mend((object, group), parts),
         }
     }
 }

@@ -81,6 +81,11 @@ impl Numbers {
         Ok(())
     }
 
+    /// Whether a number is of those that were drawn since the records were last taken away.
+    pub(super) fn holds(&self, number: u64) -> bool {
+        self.held.iter().any(|writer| number.checked_sub(writer.first).is_some_and(|at| at < writer.count))
+    }
+
     /// Forgets the numbers whose records were taken away; what is left of them is never used.
     pub(super) fn forget(&mut self) {
         self.held.clear();

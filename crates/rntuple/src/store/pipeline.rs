@@ -1,12 +1,13 @@
 //! Updates that are under way while others are made: as many bytes of them as memory is to be had for.
 //!
-//! Invariants: what is under way was taken on, and is driven by whoever adds to it or waits; after an error nothing more is added.
+//! Invariants: what is under way was taken on, and is driven by whoever adds to it or waits; after an error all that follows is one, so that
+//! nobody makes a version of what is not there.
 
 use super::home::Home;
 use super::home::bucket::{BucketHome, group_key};
 use super::place;
 use crate::bucket::Put;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use core::pin::Pin;
 use core::task::Poll;
 use dolmen_client::{
@@ -23,13 +24,20 @@ type Flight = Pin<Box<dyn Future<Output = dolmen_client::Result<Epoch>> + Send>>
 
 /// Groups on their way to where they are kept.
 #[derive(Debug)]
-pub(super) enum Pipeline {
+pub(super) struct Pipeline {
+    way: To,
+    /// Whether something of it was not written.
+    is_broken: bool,
+}
+
+#[derive(Debug)]
+enum To {
     Container(Flights),
     Bucket(Puts),
 }
 
 /// Updates under way.
-pub(super) struct Flights {
+struct Flights {
     cont: Container,
     flights: Vec<(usize, Flight)>,
     bytes: usize,
@@ -37,7 +45,7 @@ pub(super) struct Flights {
 
 /// Objects that wait to go together.
 #[derive(Debug)]
-pub(super) struct Puts {
+struct Puts {
     home: BucketHome,
     puts: Vec<Put>,
     bytes: usize,
@@ -45,15 +53,19 @@ pub(super) struct Puts {
 
 impl Pipeline {
     pub(super) fn new(home: &Home) -> Self {
-        match home {
+        let way = match home {
             Home::Container(cont) => {
-                Self::Container(Flights { cont: cont.clone(), flights: Vec::new(), bytes: 0 })
+                To::Container(Flights { cont: cont.clone(), flights: Vec::new(), bytes: 0 })
             }
-            Home::Bucket(home) => Self::Bucket(Puts { home: home.clone(), puts: Vec::new(), bytes: 0 }),
-        }
+            Home::Bucket(home) => To::Bucket(Puts { home: home.clone(), puts: Vec::new(), bytes: 0 }),
+        };
+        Self { way, is_broken: false }
     }
 
     /// Writes a group of a cluster, when there is room for it.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] from the first error on.
     pub(super) fn write(
         &mut self,
         class: ObjectClass,
@@ -63,22 +75,34 @@ impl Pipeline {
         if buf.is_empty() {
             return Ok(());
         }
-        match self {
-            Self::Container(flights) => flights.write(class, (object, group), buf),
-            Self::Bucket(puts) => {
+        self.go_on(|way| match way {
+            To::Container(flights) => flights.write(class, (object, group), buf),
+            To::Bucket(puts) => {
                 puts.bytes += buf.len();
                 puts.puts.push(Put { key: group_key(object, group), bytes: buf });
                 if puts.bytes > PUT_BYTES_MAX { puts.finish() } else { Ok(()) }
             }
-        }
+        })
     }
 
     /// Waits for all that is under way.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
     pub(super) fn finish(&mut self) -> Result<()> {
-        match self {
-            Self::Container(flights) => flights.finish(),
-            Self::Bucket(puts) => puts.finish(),
+        self.go_on(|way| match way {
+            To::Container(flights) => flights.finish(),
+            To::Bucket(puts) => puts.finish(),
+        })
+    }
+
+    fn go_on(&mut self, act: impl FnOnce(&mut To) -> Result<()>) -> Result<()> {
+        if self.is_broken {
+            return Err(Error::Lost);
         }
+        let done = act(&mut self.way);
+        self.is_broken = done.is_err();
+        done
     }
 }
 

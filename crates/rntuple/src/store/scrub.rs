@@ -121,14 +121,28 @@ impl Stored {
     /// # Errors
     /// [`Error::Store`]; those of reading the other one but damage of its pages.
     pub fn repair<S: Source>(&self, bad: &[BadPage], from: &Ntuple<S>) -> Result<Vec<bool>> {
-        let mut repaired = Vec::with_capacity(bad.len());
         let class = ObjectClass(self.current(At::Latest)?.class);
-        for page in bad {
-            let found = same(page, from)?;
-            if let (Some(bytes), Locator::Stored { object, group, offset, .. }) = (&found, page.locator) {
-                self.home().mend(class, (object, group), offset, bytes)?;
+        let mut repaired = vec![false; bad.len()];
+        // Those of one group go together.
+        let mut order: Vec<usize> = (0..bad.len()).collect();
+        order.sort_by_key(|&at| bad[at].locator.order());
+        let group = |at: usize| match bad[at].locator {
+            Locator::Stored { object, group, .. } => Some((object, group)),
+            _ => None,
+        };
+        for some in order.chunk_by(|&one, &other| group(one) == group(other)) {
+            let Some(place) = group(some[0]) else { continue };
+            let mut found = Vec::new();
+            for &at in some {
+                if let Some(bytes) = same(&bad[at], from)? {
+                    found.push((at, bytes));
+                }
             }
-            repaired.push(found.is_some());
+            let parts: Vec<(u64, &[u8])> =
+                found.iter().map(|(at, bytes)| (bad[*at].locator.order().2, &bytes[..])).collect();
+            if !parts.is_empty() && self.home().mend(class, place, &parts)? {
+                found.iter().for_each(|(at, _)| repaired[*at] = true);
+            }
         }
         Ok(repaired)
     }

@@ -1,18 +1,28 @@
 //! An object store of the S3 kind in memory, which a test cuts off; and what is true of a store in one alone.
 
 use crate::store_append::{cluster, two_columns};
-use crate::store_world::{Faults, Kind, LEASE_NS, World, all_ints};
+use crate::store_world::{Faults, Kind, LEASE_NS, World, all_ints, header};
 use dolmen_env::{Clock, SimClock};
 use dolmen_rntuple::bucket::{Bucket, BucketError, BucketResult, Failure, Got, Object, Put, Read, Tag};
 use dolmen_rntuple::format::locator::Locator;
+use dolmen_rntuple::format::schema::ColumnKind;
 use dolmen_rntuple::store::{Compare, Condition, CreateOptions, Damage, Number, When};
 use dolmen_rntuple::{Entries, Error, Ntuple, Source, Want};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Bytes of an object, the number of the writing as a tag, and when it was.
 type Written = (Vec<u8>, u64, u64);
+
+/// What is done before an answer is lost.
+pub(crate) struct Before(Box<dyn FnOnce() + Send>);
+
+impl core::fmt::Debug for Before {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Before")
+    }
+}
 
 /// Objects in memory.
 #[derive(Debug)]
@@ -23,6 +33,10 @@ pub(crate) struct SimBucket {
     pub(crate) loses_answers: bool,
     /// Answers to conditional writings that are yet to say that the condition did not hold, though it was done.
     pub(crate) denials: AtomicI64,
+    /// Whether conditions are not heeded.
+    pub(crate) heeds_nothing: AtomicBool,
+    /// Guards what is done when the root was replaced, before its answer is lost; not held while it is done.
+    pub(crate) before_answer: Mutex<Option<Before>>,
     pub(crate) writes: AtomicU64,
     /// Guards the objects.
     pub(crate) objects: Mutex<BTreeMap<String, Written>>,
@@ -35,6 +49,8 @@ impl SimBucket {
             clock: clock.clone(),
             loses_answers,
             denials: AtomicI64::new(0),
+            heeds_nothing: AtomicBool::new(false),
+            before_answer: Mutex::default(),
             writes: AtomicU64::new(0),
             objects: Mutex::default(),
         }
@@ -82,7 +98,10 @@ fn nodes(root: &[u8]) -> usize {
     let structure = dolmen_rntuple::Structure::Record;
     let packed = &root[24..root.len() - 8];
     let contents = dolmen_rntuple::format::block::decompress(structure, packed, length_bytes).unwrap();
-    u32::from_le_bytes(contents[24..28].try_into().unwrap()) as usize
+    // Which store it is, how many transactions there were, the last ones, the next number, and how many nodes.
+    let recent = u32::from_le_bytes(contents[24..28].try_into().unwrap()) as usize;
+    let at = 28 + recent * 16 + 8;
+    u32::from_le_bytes(contents[at..at + 4].try_into().unwrap()) as usize
 }
 
 fn failed(doing: &'static str) -> BucketError {
@@ -130,12 +149,18 @@ impl Bucket for SimBucket {
         let (tag, now_ns) = (self.tag(), self.clock.now_ns());
         let done = self.change("put", |objects| {
             let there = objects.get(key).map(|(_, tag, _)| Tag(tag.to_string().into()));
-            if there.as_ref() != known {
+            if there.as_ref() != known && !self.heeds_nothing.load(Ordering::Relaxed) {
                 return None;
             }
             objects.insert(key.to_owned(), (bytes, tag, now_ns));
             Some(Tag(tag.to_string().into()))
         })?;
+        let lost =
+            (done.is_some() && key == "root").then(|| self.before_answer.lock().unwrap().take()).flatten();
+        if let Some(Before(act)) = lost {
+            act();
+            return Ok(None);
+        }
         let is_denied = done.is_some() && self.denials.fetch_sub(1, Ordering::Relaxed) > 0;
         Ok(done.filter(|_| !is_denied))
     }
@@ -174,6 +199,197 @@ fn a_root_that_was_replaced_though_the_answer_says_otherwise_is_known_again() {
     assert_eq!(appender.commit().unwrap().number, 2);
     assert_eq!(world.store().ntuple("events").unwrap().versions().unwrap().len(), 2);
     assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (0..5).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_transaction_whose_answer_was_lost_is_found_though_others_were_done_after_it() {
+    let world = World::of(Kind::Bucket);
+    let stored = two_columns(&world);
+    let mut appender = stored.append().unwrap();
+    appender.push(&cluster(&stored, 0)).unwrap();
+    let other = world.another().ntuple("events").unwrap();
+    let act = move || {
+        for at in 1..5 {
+            let mut appender = other.append().unwrap();
+            appender.push(&cluster(&other, at * 5)).unwrap();
+            appender.commit().unwrap();
+        }
+    };
+    *world.bucket().before_answer.lock().unwrap() = Some(Before(Box::new(act)));
+    assert_eq!(appender.commit().unwrap().number, 2);
+    world.clock.advance(LEASE_NS * 2);
+    stored.tag("kept", When::Now, false).unwrap();
+    world.another().collect().unwrap();
+    let stored = world.another().ntuple("events").unwrap();
+    assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (0..25).collect::<Vec<_>>());
+    for version in stored.versions().unwrap() {
+        let ntuple = stored.open(When::Version(version.number)).unwrap();
+        assert_eq!(ntuple.entry_count(), (version.number - 1) * 5);
+        assert!(stored.scrub(When::Version(version.number), |_| ()).unwrap().bad.is_empty());
+    }
+    // So many that the root does not name it any more: it may have been done, and nothing of it is taken away.
+    let other = world.another().ntuple("events").unwrap();
+    let act = move || {
+        for _ in 0..70 {
+            other.tag("moved", When::Now, true).unwrap();
+        }
+    };
+    *world.bucket().before_answer.lock().unwrap() = Some(Before(Box::new(act)));
+    let found = stored.tag("doubtful", When::Version(3), false);
+    assert!(matches!(&found, Err(Error::Bucket { .. })), "{found:?}");
+    assert_eq!(stored.version(When::Tag("doubtful")).unwrap().number, 3);
+    assert!(stored.scrub(When::Tag("doubtful"), |_| ()).unwrap().bad.is_empty());
+}
+
+#[test]
+fn an_append_whose_answers_were_lost_is_not_done_twice_by_who_commits_again() {
+    for kind in [Kind::Bucket, Kind::Forgetful] {
+        let world = World::of(kind);
+        let stored = two_columns(&world);
+        let mut appender = stored.append().unwrap();
+        appender.push(&cluster(&stored, 0)).unwrap();
+        appender.commit().unwrap();
+        appender.push(&cluster(&stored, 5)).unwrap();
+        // Cut off at each request in turn, until the commit was carried out and its answer lost, or was answered.
+        for count in 0.. {
+            world.faults.after(count);
+            let done = appender.commit();
+            world.faults.heal();
+            match done {
+                Ok(_) => break,
+                // Pages that were not written are in no version, however often it is committed.
+                Err(_) => match appender.commit() {
+                    Ok(_) => break,
+                    Err(error) => {
+                        assert!(matches!(error, Error::Lost), "{error:?}");
+                        appender = stored.append().unwrap();
+                        appender.push(&cluster(&stored, 5)).unwrap();
+                    }
+                },
+            }
+        }
+        assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (0..10).collect::<Vec<_>>());
+        let mut appender = world.another().ntuple("events").unwrap().append().unwrap();
+        appender.push(&cluster(&stored, 10)).unwrap();
+        assert_eq!(appender.commit().unwrap().entry_count, 15);
+    }
+}
+
+#[test]
+fn nothing_is_cloned_of_an_ntuple_of_another_store() {
+    for (one, other) in
+        [(Kind::Bucket, Kind::Bucket), (Kind::Container, Kind::Bucket), (Kind::Bucket, Kind::Container)]
+    {
+        let (one, other) = (World::of(one), World::of(other));
+        let (stored, _) = (two_columns(&one), two_columns(&other));
+        let found = other.store().clone_fields(&stored, When::Now, &[], "clone");
+        assert!(matches!(found, Err(Error::OtherStore)), "{found:?}");
+        one.another().clone_fields(&stored, When::Now, &[], "clone").unwrap();
+    }
+}
+
+#[test]
+fn an_endpoint_that_heeds_no_conditions_is_found_out_before_anything_is_written() {
+    let world = World::of(Kind::Bucket);
+    world.bucket().heeds_nothing.store(true, Ordering::Relaxed);
+    let schema = header("events", &[("a", ColumnKind::Int32)]);
+    let found = world.store().create(&schema, &CreateOptions::default());
+    assert!(
+        matches!(&found, Err(Error::Bucket { source }) if source.failure == Failure::Invalid),
+        "{found:?}"
+    );
+    assert_eq!(keys(&world, ""), ["conditions"]);
+}
+
+#[test]
+fn clusters_without_a_root_are_no_store_and_nothing_is_done_to_them() {
+    let world = World::of(Kind::Bucket);
+    let stored = two_columns(&world);
+    let mut appender = stored.append().unwrap();
+    appender.push(&cluster(&stored, 0)).unwrap();
+    appender.commit().unwrap();
+    let root = world.bucket().objects.lock().unwrap().remove("root").unwrap();
+    let before = keys(&world, "");
+    let schema = header("other", &[("a", ColumnKind::Int32)]);
+    for store in [world.another(), stored.store().clone()] {
+        let refused = [
+            store.list().map(drop),
+            store.collect().map(drop),
+            store.create(&schema, &CreateOptions::default()).map(drop),
+        ];
+        for found in refused {
+            assert!(
+                matches!(&found, Err(Error::Bucket { source }) if source.failure == Failure::Invalid),
+                "{found:?}"
+            );
+        }
+    }
+    assert_eq!(keys(&world, ""), before);
+    world.bucket().objects.lock().unwrap().insert("root".into(), root);
+    assert_eq!(
+        all_ints(&world.another().open("events", When::Now).unwrap(), "a"),
+        (0..5).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn what_is_not_of_the_form_of_a_stores_own_objects_is_left_alone() {
+    let world = World::of(Kind::Bucket);
+    let stored = two_columns(&world);
+    let foreign = [
+        "c/notes",
+        "c/0000000000000002/7",
+        "c/0000000000000002/root",
+        "m/c/0000000000000002/00000000",
+        "m/m/00000000000000000000000000000001",
+        "m/root",
+        "m/0000000000000000000000000000000g",
+        "rootless",
+    ];
+    for key in foreign {
+        let written = (b"foreign".to_vec(), 0, 1);
+        world.bucket().objects.lock().unwrap().insert(key.into(), written);
+    }
+    world.clock.advance(LEASE_NS * 2);
+    stored.tag("kept", When::Now, false).unwrap();
+    world.another().collect().unwrap();
+    world.another().destroy("events").unwrap();
+    let left = keys(&world, "");
+    for key in foreign {
+        assert!(left.iter().any(|left| left == key), "{key}");
+    }
+}
+
+#[test]
+fn a_name_that_is_too_long_for_a_key_is_refused() {
+    let world = World::of(Kind::Bucket);
+    let schema = header(&"n".repeat(1 << 16), &[("a", ColumnKind::Int32)]);
+    let found = world.store().create(&schema, &CreateOptions::default());
+    assert!(
+        matches!(&found, Err(Error::Store { source: dolmen_types::Error::KeyTooBig { .. } })),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn of_a_lost_group_nothing_is_put_right_that_would_leave_zeros_between() {
+    let world = World::of(Kind::Bucket);
+    let stored = two_columns(&world);
+    let mut appender = stored.append().unwrap();
+    appender.push(&cluster(&stored, 0)).unwrap();
+    appender.commit().unwrap();
+    let copies = World::of(Kind::Container);
+    copies.store().import("events", &stored.open(When::Now).unwrap(), &CreateOptions::default()).unwrap();
+    let copy = copies.store().open("events", When::Now).unwrap();
+    let group = keys(&world, "c/");
+    world.bucket().objects.lock().unwrap().retain(|key, _| !group.contains(key));
+    let bad = stored.scrub(When::Now, |_| ()).unwrap().bad;
+    assert!(bad.len() > 1);
+    // The first page is not among what is known.
+    assert!(stored.repair(&bad[1..], &copy).unwrap().iter().all(|is_right| !is_right));
+    assert!(keys(&world, "c/").is_empty());
+    assert_eq!(stored.repair(&bad, &copy).unwrap(), vec![true; bad.len()]);
+    assert!(stored.scrub(When::Now, |_| ()).unwrap().bad.is_empty());
 }
 
 #[test]

@@ -5,17 +5,21 @@
 //! | `root` | where the nodes are, and which number is drawn next; replaced under the condition that it is the one that was read |
 //! | `m/` number | what a transaction wrote: nodes, and records that are too long for them |
 //! | `c/` cluster `/` column group | sealed pages |
+//! | `conditions` | nothing: it is there so that an endpoint which does not heed conditions is found out |
 //!
 //! A transaction reads the root, writes one object of its own with what it changes, and then replaces the root. If others have
-//! replaced it meanwhile, it begins again; a root that is there because of it, though the answer was lost, is known by its number.
+//! replaced it meanwhile, it begins again; a root names the last transactions, so that one which was done though its answer was lost is found,
+//! also if others were done after it. What is not known to be of no use is left for the sweep.
+//!
+//! Clusters without a root are no store but what is left of one, or an endpoint that does not tell: nothing is begun there, and nothing freed.
 //!
 //! Invariants: all but the root is written once and never changed, but for pages that are mended; numbers are never drawn twice.
 
 use super::super::place::{Named, Records};
 use super::Found;
-use super::root::{Node, Part, RecordKey, Root, Slot};
+use super::root::{Node, Part, RECENT_MAX, RecordKey, Root, Slot};
 use super::tx::{Next, Tx};
-use crate::bucket::{Bucket, Got, Put, Read, Tag};
+use crate::bucket::{Bucket, BucketError, Failure, Got, Put, Read, Tag};
 use crate::error::{Error, Fault, Result, Structure};
 use dolmen_env::Clock;
 use dolmen_types::IoBuf;
@@ -24,10 +28,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The key of the root.
 const ROOT: &str = "root";
+/// The key of what is tried before the first change.
+const CONDITIONS: &str = "conditions";
 /// What keys of objects with records begin with.
 const RECORDS: &str = "m/";
 /// What keys of column groups begin with.
 const CLUSTERS: &str = "c/";
+
+/// A tag that nothing has.
+const OTHER_TAG: &str = "\"00000000000000000000000000000000\"";
+
+const NO_ROOT: &str = "there are clusters and no root, which was deleted, or the endpoint does not tell; nothing is done, so that nothing is lost";
+const NO_CONDITIONS: &str = "the endpoint does not heed If-None-Match and If-Match, without which writers would lose what others have done";
+const IN_DOUBT: &str =
+    "whether it was done is not known: the answer was lost, and many others have changed the store since";
 
 /// Times that a transaction begins again; of those that are under way at once one is done each time.
 const TRIES_MAX: u32 = 1000;
@@ -50,6 +64,8 @@ pub(in crate::store) struct BucketHome {
 #[derive(Default, Debug)]
 struct Known {
     root: Option<(Arc<Root>, Tag)>,
+    /// Whether the endpoint was seen to heed conditions.
+    heeds_conditions: bool,
     nodes: BTreeMap<Part, Arc<Node>>,
 }
 
@@ -66,7 +82,8 @@ impl BucketHome {
     fn root(&self) -> Result<(Arc<Root>, Option<Tag>)> {
         let before = self.known().root.clone();
         match self.bucket.get(ROOT, before.as_ref().map(|(_, tag)| tag))? {
-            Got::None => Ok((Arc::default(), None)),
+            Got::None if before.is_none() && !self.has_clusters()? => Ok((Arc::default(), None)),
+            Got::None => Err(self.wrong(ROOT, NO_ROOT)),
             Got::Same => {
                 let (root, tag) = before.ok_or(lost())?;
                 Ok((root, Some(tag)))
@@ -76,6 +93,35 @@ impl BucketHome {
                 self.known().root = Some((Arc::clone(&root), tag.clone()));
                 Ok((root, Some(tag)))
             }
+        }
+    }
+
+    /// Whether there is a column group of any cluster.
+    fn has_clusters(&self) -> Result<bool> {
+        Ok(self.bucket.list(CLUSTERS)?.iter().any(|object| group_of(&object.key).is_some()))
+    }
+
+    /// Sees to it that the endpoint heeds conditions, without which writers would lose what others have done.
+    fn check_conditions(&self) -> Result<()> {
+        if self.known().heeds_conditions {
+            return Ok(());
+        }
+        let made = self.bucket.replace(CONDITIONS, None, CONDITIONS.into())?;
+        let is_made_twice =
+            made.is_some() && self.bucket.replace(CONDITIONS, None, CONDITIONS.into())?.is_some();
+        let other = Tag(OTHER_TAG.into());
+        if is_made_twice || self.bucket.replace(CONDITIONS, Some(&other), CONDITIONS.into())?.is_some() {
+            return Err(self.wrong(CONDITIONS, NO_CONDITIONS));
+        }
+        self.known().heeds_conditions = true;
+        Ok(())
+    }
+
+    /// The error that the endpoint is not what it has to be.
+    fn wrong(&self, key: &str, why: &str) -> Error {
+        let source = format!("{}: {why}", self.bucket.address()).into();
+        Error::Bucket {
+            source: BucketError { failure: Failure::Invalid, doing: "put", key: key.into(), source },
         }
     }
 
@@ -191,11 +237,11 @@ impl BucketHome {
         for _ in 0..TRIES_MAX {
             let begun_ns = self.clock.monotonic_ns();
             let (root, tag) = self.root()?;
-            let made_by = root.made_by;
+            let count = root.count;
             let tx = Tx::begin(self, draw()?, (root, tag));
             let done = match body(&tx) {
                 // What the root refers to may be swept away when another has replaced it.
-                Err(error) if is_missing(&error) && self.root()?.0.made_by != made_by => continue,
+                Err(error) if is_missing(&error) && self.root()?.0.count != count => continue,
                 done => done?,
             };
             let Some(next) = tx.end()? else { return Ok(done) };
@@ -208,7 +254,8 @@ impl BucketHome {
 
     /// Makes the next root the one that is there; not, if there is another than the one that it is to replace.
     fn commit(&self, next: Next, begun_ns: u64) -> Result<bool> {
-        let Next { number, root, tag, object } = next;
+        let Next { number, root, before, tag, object } = next;
+        self.check_conditions()?;
         if !object.is_empty() {
             self.bucket.put(vec![Put { key: records_key(number), bytes: IoBuf::from(object) }])?;
         }
@@ -217,36 +264,47 @@ impl BucketHome {
             return Ok(false);
         }
         let bytes = root.write()?;
-        let root = Arc::new(root);
         let replaced = self.bucket.replace(ROOT, tag.as_ref(), bytes);
-        let tag = match replaced {
-            Ok(Some(tag)) => Some(tag),
-            // It may have been done, and the answer lost.
-            other => match self.root() {
-                Ok((there, tag)) if there.made_by == number => tag,
-                Ok(_) => {
-                    other?;
-                    None
-                }
-                Err(error) => {
-                    other?;
-                    return Err(error);
-                }
-            },
+        if let Ok(Some(tag)) = replaced {
+            self.known().root = Some((Arc::new(root), tag));
+            return Ok(true);
+        }
+        // It may have been done, and the answer lost; others may have been done after it.
+        let there = match self.root() {
+            Ok((there, _)) => there,
+            Err(error) => {
+                replaced?;
+                return Err(error);
+            }
         };
-        let Some(tag) = tag else {
-            // Ignored: the next sweep finds it.
-            let _left = self.bucket.delete(vec![records_key(number)]);
-            return Ok(false);
-        };
-        self.known().root = Some((root, tag));
-        Ok(true)
+        if there.recent.contains(&number) {
+            return Ok(true);
+        }
+        replaced?;
+        match there.count.checked_sub(before.count) {
+            // It is not known why, nor whether it is still on its way: what it wrote is left.
+            Some(0) => Ok(false),
+            Some(since) if since <= RECENT_MAX as u64 => {
+                // All that were done since are named, and the root that it was to replace is gone for ever.
+                // Ignored: the next sweep finds it.
+                let _left = self.bucket.delete(vec![records_key(number)]);
+                Ok(false)
+            }
+            _ => Err(self.wrong(ROOT, IN_DOUBT)),
+        }
+    }
+
+    /// Whether both are the same store, which may be reached by two addresses.
+    pub(super) fn is(&self, other: &Self) -> Result<bool> {
+        let own = self.root()?.0.identity;
+        Ok(own != 0 && own == other.root()?.0.identity)
     }
 
     /// All clusters that have groups, and ntuples that have records.
     pub(super) fn objects(&self) -> Result<Vec<Found>> {
         let listed = self.bucket.list(CLUSTERS)?;
-        let mut numbers: Vec<u64> = listed.iter().filter_map(|object| cluster_of(&object.key)).collect();
+        let mut numbers: Vec<u64> =
+            listed.iter().filter_map(|object| group_of(&object.key)).map(|(cluster, _)| cluster).collect();
         numbers.dedup();
         let (root, _) = self.root()?;
         let ntuples = root.nodes.keys().filter_map(|records| match records {
@@ -259,16 +317,24 @@ impl BucketHome {
 
     pub(super) fn free(&self, named: Named) -> Result<()> {
         match named {
-            Named::Ntuple(number) => self.transact(|tx| tx.remove(Records::Ntuple(number))),
+            Named::Ntuple(number) => self.transact(|tx| {
+                tx.remove(Records::Ntuple(number));
+                Ok(())
+            }),
             Named::Cluster(number) => {
                 let listed = self.bucket.list(&format!("{CLUSTERS}{number:016x}/"))?;
-                Ok(self.bucket.delete(listed.into_iter().map(|object| object.key).collect())?)
+                let own = listed.into_iter().filter(|object| group_of(&object.key).is_some());
+                Ok(self.bucket.delete(own.map(|object| object.key).collect())?)
             }
         }
     }
 
     /// Frees what transactions wrote that the root does not refer to, and that is too old for one under way.
     pub(super) fn sweep(&self) -> Result<()> {
+        // The store's own clock says what is old, since whoever sweeps may have another; and before the rest is looked at: whatever was old then
+        // is by now of the root, or of no transaction any more.
+        let roots = self.bucket.list(ROOT)?.into_iter().filter(|object| object.key == ROOT);
+        let now_ns = roots.map(|object| object.written_ns).max().unwrap_or(0);
         let objects = self.bucket.list(RECORDS)?;
         // What is listed and not referred to afterwards never will be, unless its transaction is under way still.
         let (root, _) = self.root()?;
@@ -280,32 +346,44 @@ impl BucketHome {
                 Slot::Here(_) => None,
             }));
         }
-        let needed: BTreeSet<String> = needed.into_iter().map(records_key).collect();
-        // The store's own clock says what is old: whoever sweeps may have another.
-        let now_ns = self.bucket.list(ROOT)?.iter().map(|object| object.written_ns).max().unwrap_or(0);
         let is_old = |written_ns: u64| written_ns.saturating_add(self.lease_ns) < now_ns;
-        let gone =
-            objects.into_iter().filter(|object| is_old(object.written_ns) && !needed.contains(&object.key));
+        // Others may have objects below, of a store within the prefix of this one: only what has the form of ours is.
+        let is_unneeded = |key: &str| records_of(key).is_some_and(|number| !needed.contains(&number));
+        let gone = objects.into_iter().filter(|object| is_old(object.written_ns) && is_unneeded(&object.key));
         let gone: Vec<_> = gone.map(|object| object.key).collect();
         if gone.is_empty() { Ok(()) } else { Ok(self.bucket.delete(gone)?) }
     }
 
-    /// Writes a group anew with some bytes changed: objects of buckets are replaced as a whole.
-    pub(super) fn mend(&self, object: u64, group: u32, offset: u64, bytes: &[u8]) -> Result<()> {
+    /// Writes a group anew with some bytes changed, since objects of buckets are replaced as a whole; not, if bytes would be left between these
+    /// that nobody knows, which would be read as zeros.
+    pub(super) fn mend(&self, (object, group): (u64, u32), parts: &[(u64, &[u8])]) -> Result<bool> {
         let (key, structure) = (group_key(object, group), Structure::Group { object, group });
-        let mut whole = match self.bucket.get(&key, None)? {
-            Got::Bytes(whole, _) => whole,
-            Got::None | Got::Same => Vec::new(),
-        };
-        let end = usize::try_from(offset).ok().and_then(|start| start.checked_add(bytes.len()));
-        let too_big =
-            Error::TooBig { structure, offset, bytes: offset, bytes_max: crate::format::PAGE_BYTES_MAX };
-        let end = end.filter(|&end| end as u64 <= crate::format::PAGE_BYTES_MAX).ok_or(too_big)?;
-        if whole.len() < end {
-            whole.resize(end, 0);
+        for _ in 0..TRIES_MAX {
+            let (mut whole, tag) = match self.bucket.get(&key, None)? {
+                Got::Bytes(whole, tag) => (whole, Some(tag)),
+                Got::None | Got::Same => (Vec::new(), None),
+            };
+            let mut parts = parts.to_vec();
+            parts.sort_unstable_by_key(|(offset, _)| *offset);
+            for (offset, bytes) in parts {
+                let end = offset.saturating_add(bytes.len() as u64);
+                let bytes_max = crate::format::PAGE_BYTES_MAX;
+                let Some(end) = usize::try_from(end).ok().filter(|_| end <= bytes_max) else {
+                    return Err(Error::TooBig { structure, offset, bytes: end, bytes_max });
+                };
+                let start = end - bytes.len();
+                if start > whole.len() {
+                    return Ok(false);
+                }
+                whole.resize(whole.len().max(end), 0);
+                whole[start..end].copy_from_slice(bytes);
+            }
+            // Who puts other pages of it right at the same time loses nothing.
+            if self.bucket.replace(&key, tag.as_ref(), whole)?.is_some() {
+                return Ok(true);
+            }
         }
-        whole[end - bytes.len()..end].copy_from_slice(bytes);
-        Ok(self.bucket.put(vec![Put { key, bytes: IoBuf::from(whole) }])?)
+        Err(Error::Store { source: dolmen_client::Error::Busy })
     }
 }
 
@@ -319,10 +397,17 @@ pub(in crate::store) fn group_key(cluster: u64, group: u32) -> String {
     format!("{CLUSTERS}{cluster:016x}/{group:08x}")
 }
 
-/// The cluster that a key is of.
-fn cluster_of(key: &str) -> Option<u64> {
-    let (number, _) = key.strip_prefix(CLUSTERS)?.split_once('/')?;
-    u64::from_str_radix(number, 16).ok()
+/// The cluster and the column group that a key is of.
+fn group_of(key: &str) -> Option<(u64, u32)> {
+    let (cluster, group) = key.strip_prefix(CLUSTERS)?.split_once('/')?;
+    let (cluster, group) = (u64::from_str_radix(cluster, 16).ok()?, u32::from_str_radix(group, 16).ok()?);
+    (group_key(cluster, group) == key).then_some((cluster, group))
+}
+
+/// The transaction that a key is of.
+fn records_of(key: &str) -> Option<u128> {
+    let number = u128::from_str_radix(key.strip_prefix(RECORDS)?, 16).ok()?;
+    (records_key(number) == key).then_some(number)
 }
 
 /// A number that nobody else has.

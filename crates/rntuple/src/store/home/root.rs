@@ -15,6 +15,15 @@ pub(super) const HERE_BYTES_MAX: usize = 256;
 const REFERENCE_BYTES: usize = 8 + PART_BYTES;
 const SLOT_BYTES_MIN: usize = 2 + 2 + 2;
 
+/// The longest record, and node.
+const RECORD_BYTES_MAX: u32 = 256 << 20;
+
+/// The number behind the last that may be drawn: whoever has drawn one adds to it.
+const NUMBER_MAX: u64 = 1 << 62;
+
+/// Transactions that a root names, the last ones: one whose answer was lost is found among them.
+pub(super) const RECENT_MAX: usize = 64;
+
 /// Bytes of a part.
 const PART_BYTES: usize = 16 + 8 + 4;
 
@@ -36,7 +45,12 @@ pub(super) struct Part {
 impl Part {
     fn read(cursor: &mut Cursor<'_>) -> Result<Self> {
         let object = u128::from_le_bytes(cursor.array()?);
-        Ok(Self { object, offset: cursor.u64()?, bytes: cursor.u32()? })
+        let start = *cursor;
+        let (offset, bytes) = (cursor.u64()?, cursor.u32()?);
+        if bytes > RECORD_BYTES_MAX || offset.checked_add(bytes.into()).is_none() {
+            return Err(start.corrupt(Fault::Value));
+        }
+        Ok(Self { object, offset, bytes })
     }
 
     fn write(&self, builder: &mut Builder) {
@@ -49,8 +63,12 @@ impl Part {
 /// A state of all records.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Root {
-    /// The transaction that made it.
-    pub(super) made_by: u128,
+    /// What tells the store from others: the number of its first transaction; 0 before that.
+    pub(super) identity: u128,
+    /// How many transactions there were.
+    pub(super) count: u64,
+    /// The last ones, the very last behind the others.
+    pub(super) recent: Vec<u128>,
     /// The number that is drawn next, but for those that are reserved.
     pub(super) next_number: u64,
     /// Where the nodes are of the objects with records.
@@ -61,8 +79,18 @@ impl Root {
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         let contents = open_packed(Kind::Root, Structure::Record, bytes)?;
         let mut cursor = Cursor::new(Structure::Record, &contents);
-        let made_by = u128::from_le_bytes(cursor.array()?);
+        let identity = u128::from_le_bytes(cursor.array()?);
+        let (transactions, recent_count) = (cursor.u64()?, cursor.u32()? as usize);
+        if recent_count > RECENT_MAX {
+            return Err(cursor.corrupt(Fault::Length));
+        }
+        let number = |_| cursor.array().map(u128::from_le_bytes);
+        let recent = (0..recent_count).map(number).collect::<Result<_>>()?;
+        let start = cursor;
         let (next_number, count) = (cursor.u64()?, cursor.u32()? as usize);
+        if next_number > NUMBER_MAX || transactions > NUMBER_MAX {
+            return Err(start.corrupt(Fault::Value));
+        }
         if count > cursor.remaining() / REFERENCE_BYTES {
             return Err(cursor.corrupt(Fault::Length));
         }
@@ -74,12 +102,29 @@ impl Root {
         if cursor.remaining() > 0 {
             return Err(cursor.corrupt(Fault::Length));
         }
-        Ok(Self { made_by, next_number, nodes })
+        Ok(Self { identity, count: transactions, recent, next_number, nodes })
+    }
+
+    /// The one that a transaction makes of it, but for what that changes.
+    pub(super) fn next(&self, number: u128) -> Self {
+        let mut next = self.clone();
+        if next.count == 0 {
+            next.identity = number;
+        }
+        next.count += 1;
+        next.recent.push(number);
+        if next.recent.len() > RECENT_MAX {
+            next.recent.remove(0);
+        }
+        next
     }
 
     pub(super) fn write(&self) -> Result<Vec<u8>> {
         let mut builder = Builder::default();
-        builder.put(&self.made_by.to_le_bytes());
+        builder.put(&self.identity.to_le_bytes());
+        builder.u64(self.count);
+        builder.u32(u32::try_from(self.recent.len()).expect("it names few"));
+        self.recent.iter().for_each(|number| builder.put(&number.to_le_bytes()));
         builder.u64(self.next_number);
         builder.u32(u32::try_from(self.nodes.len()).expect("there are fewer ntuples"));
         for (records, part) in &self.nodes {
@@ -187,7 +232,7 @@ mod tests {
     fn root() -> Root {
         let part = Part { object: 7 << 64 | 8, offset: 9, bytes: 10 };
         let nodes = [(Records::Catalogue, part), (Records::Ntuple(5), part)].into();
-        Root { made_by: 3 << 64 | 4, next_number: 70, nodes }
+        Root { identity: 2, count: 3, recent: vec![3 << 64 | 4, 5], next_number: 70, nodes }
     }
 
     fn node() -> Node {
@@ -215,6 +260,34 @@ mod tests {
                 assert!(Root::read(&bytes[..at]).is_err() && Node::read(&bytes[..at]).is_err(), "{at}");
             }
         }
+    }
+
+    #[test]
+    fn numbers_that_no_writer_writes_are_refused() {
+        let refused = |change: &dyn Fn(&mut Root)| {
+            let mut root = root();
+            change(&mut root);
+            Root::read(&root.write().unwrap()).is_err()
+        };
+        assert!(refused(&|root| root.next_number = u64::MAX));
+        assert!(refused(&|root| root.count = u64::MAX));
+        assert!(refused(&|root| root.recent = vec![1; RECENT_MAX + 1]));
+        let part = |offset, bytes| Part { object: 1, offset, bytes };
+        for part in [part(u64::MAX, 300), part(0, u32::MAX)] {
+            assert!(refused(&|root| drop(root.nodes.insert(Records::Catalogue, part))), "{part:?}");
+            let there = [((b"a".to_vec(), b"x".to_vec()), Slot::There(part))].into();
+            assert!(Node::read(&Node { slots: there }.write().unwrap()).is_err());
+        }
+    }
+
+    #[test]
+    fn a_root_names_the_last_transactions() {
+        let mut root = Root::default();
+        for number in 1..=100 {
+            root = root.next(number);
+        }
+        assert_eq!((root.identity, root.count), (1, 100));
+        assert_eq!(root.recent, (37..=100).collect::<Vec<_>>());
     }
 
     #[test]

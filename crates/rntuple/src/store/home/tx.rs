@@ -7,10 +7,13 @@ use super::super::place::{RESERVED, Records};
 use super::bucket::BucketHome;
 use super::root::{HERE_BYTES_MAX, Node, Part, Root, Slot};
 use crate::bucket::Tag;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use core::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// The longest dkey or akey.
+const KEY_BYTES_MAX: usize = 4096;
 
 /// A transaction under way.
 #[derive(Debug)]
@@ -36,7 +39,9 @@ struct Changes {
 pub(super) struct Next {
     pub(super) number: u128,
     pub(super) root: Root,
-    /// The tag of the root that it has to replace.
+    /// The root that it has to replace.
+    pub(super) before: Arc<Root>,
+    /// The tag of that.
     pub(super) tag: Option<Tag>,
     /// The object that the root refers to.
     pub(super) object: Vec<u8>,
@@ -79,6 +84,11 @@ impl<'h> Tx<'h> {
     }
 
     pub(super) fn put(&self, records: Records, dkey: &[u8], values: &[(&[u8], &[u8])]) -> Result<()> {
+        let longest = values.iter().map(|(akey, _)| akey.len()).chain([dkey.len()]).max().unwrap_or(0);
+        if longest > KEY_BYTES_MAX {
+            let needed_bytes = longest as u64;
+            return Err(Error::Store { source: dolmen_client::Error::KeyTooBig { needed_bytes } });
+        }
         let slots: Vec<_> =
             values.iter().map(|(akey, value)| ((dkey.to_vec(), akey.to_vec()), self.slot(value))).collect();
         self.change(records, |node| node.slots.extend(slots))
@@ -113,9 +123,9 @@ impl<'h> Tx<'h> {
         })
     }
 
-    /// Removes all records of an object.
-    pub(super) fn remove(&self, records: Records) -> Result<()> {
-        self.change(records, |node| node.slots.clear())
+    /// Removes all records of an object, whatever they are.
+    pub(super) fn remove(&self, records: Records) {
+        self.changes.borrow_mut().nodes.insert(records, Node::default());
     }
 
     pub(super) fn dkeys(&self, records: Records) -> Result<Vec<Vec<u8>>> {
@@ -141,8 +151,7 @@ impl<'h> Tx<'h> {
         if nodes.is_empty() && drawn == 0 {
             return Ok(None);
         }
-        let mut root = Root::clone(&self.root);
-        root.made_by = self.number;
+        let mut root = self.root.next(self.number);
         root.next_number = root.next_number.max(RESERVED) + drawn;
         for (records, node) in nodes {
             if node.slots.is_empty() {
@@ -151,7 +160,7 @@ impl<'h> Tx<'h> {
                 root.nodes.insert(records, self.add(&node.write()?));
             }
         }
-        let Self { number, tag, changes, .. } = self;
-        Ok(Some(Next { number, root, tag, object: changes.into_inner().object }))
+        let Self { number, tag, changes, root: before, .. } = self;
+        Ok(Some(Next { number, root, before, tag, object: changes.into_inner().object }))
     }
 }
