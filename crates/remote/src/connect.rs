@@ -1,6 +1,7 @@
 //! The HTTP client of requests.
 
 use crate::error::{Error, Result};
+use crate::list;
 use crate::options::{Options, Settings};
 use async_trait::async_trait;
 use core::error::Error as StdError;
@@ -21,6 +22,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// How long a connection that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(60);
+
+/// The header with the range of an answer.
+const CONTENT_RANGE: &str = "content-range";
 
 /// The client of one endpoint.
 #[derive(Debug)]
@@ -93,10 +97,17 @@ impl HttpConnector for Connector {
 impl HttpService for Connector {
     async fn call(&self, request: HttpRequest) -> core::result::Result<HttpResponse, HttpError> {
         let client = &*self.0;
+        let is_list = request.extensions().get::<list::Asked>().is_some();
         let answer = HttpService::call(&client.http, request).await;
         match answer {
-            Ok(answer) => {
+            Ok(mut answer) => {
                 client.has_answered.store(true, Ordering::Relaxed);
+                if is_range_overflow(&answer) {
+                    answer.headers_mut().remove(CONTENT_RANGE);
+                }
+                if is_list && answer.status().is_success() {
+                    return list::numbered(answer).await;
+                }
                 Ok(answer)
             }
             Err(error) => {
@@ -105,6 +116,13 @@ impl HttpService for Connector {
             }
         }
     }
+}
+
+/// Whether the range of an answer has a last byte that no object has, for which the library would count on.
+fn is_range_overflow(answer: &HttpResponse) -> bool {
+    const LAST: &str = "-18446744073709551615/";
+    let range = answer.headers().get(CONTENT_RANGE);
+    range.is_some_and(|range| range.to_str().is_ok_and(|range| range.contains(LAST)))
 }
 
 /// What a failure is taken for by what repeats requests.

@@ -122,19 +122,37 @@ impl fmt::Display for NoTag {
 
 impl StdError for NoTag {}
 
+/// An answer that cannot be right, and why.
+#[derive(Debug)]
+pub(crate) struct Untrue(pub(crate) &'static str);
+
+impl fmt::Display for Untrue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl StdError for Untrue {}
+
+/// The same, as the library says what failed.
+pub(crate) fn untrue(why: &'static str) -> Said {
+    Said::Generic { store: "S3", source: Box::new(Untrue(why)) }
+}
+
 /// What a request failed with.
 pub(crate) fn failed(doing: &'static str, key: &str, said: Said) -> BucketError {
     BucketError { failure: failure(&said), doing, key: key.into(), source: Box::new(said) }
 }
 
-/// Whether there is nothing of that key in a bucket that is there.
+/// Whether there is nothing of that key in a bucket that is there. Only the store itself knows: others on the way to it, or at a wrong address,
+/// answer 404 as well, and what they say is no reason to take a store of ntuples for an empty one.
 pub(crate) fn is_absent(said: &Said) -> bool {
-    matches!(said, Said::NotFound { .. }) && !says(said, NO_BUCKET)
+    answer(said).is_some_and(|(status, body)| status == 404 && body.contains(NO_KEY))
 }
 
 /// Whether a range begins behind the end of its object.
 pub(crate) fn is_behind_the_end(said: &Said) -> bool {
-    status(said) == Some(416)
+    answer(said).is_some_and(|(status, _)| status == 416)
 }
 
 /// Whether the condition of a request did not hold.
@@ -144,6 +162,9 @@ pub(crate) fn is_refused(said: &Said) -> bool {
 
 /// The word for a bucket that is not there.
 const NO_BUCKET: &str = "<Code>NoSuchBucket</Code>";
+
+/// The word for an object that is not there.
+const NO_KEY: &str = "<Code>NoSuchKey</Code>";
 
 fn failure(said: &Said) -> Failure {
     if causes(said).any(|cause| cause.is::<HttpError>()) {
@@ -157,7 +178,7 @@ fn failure(said: &Said) -> Failure {
         }
         // What is said of one of many that are to be deleted has no status.
         _ if says(said, "AccessDenied") => Failure::Denied,
-        _ => match status(said) {
+        _ => match answer(said).map(|(status, _)| status) {
             Some(401 | 403) => Failure::Denied,
             // What is moved is in another region.
             Some(300..500) => Failure::Invalid,
@@ -166,13 +187,18 @@ fn failure(said: &Said) -> Failure {
     }
 }
 
-/// The status of an answer that is none of success. The library has no other way to tell it than in words.
-fn status(said: &Said) -> Option<u16> {
+/// Status and body of an answer that is none of success. The library has no other way to tell them than in words.
+fn answer(said: &Said) -> Option<(u16, String)> {
     const BEFORE: &str = "returned non-2xx status code: ";
     causes(said).find_map(|cause| {
+        // In what is told of those above it there may be keys.
+        if cause.source().is_some() {
+            return None;
+        }
         let words = cause.to_string();
         let (_, behind) = words.split_once(BEFORE)?;
-        behind.get(..3)?.parse().ok()
+        let (status, body) = behind.split_at_checked(3)?;
+        Some((status.parse().ok()?, body.to_owned()))
     })
 }
 

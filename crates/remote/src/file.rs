@@ -1,7 +1,8 @@
 //! One object as a file.
 
 use crate::address::Address;
-use crate::error::{Error, Result, failed, is_absent, is_behind_the_end};
+use crate::answer;
+use crate::error::{Error, Result, failed, is_absent, is_behind_the_end, untrue};
 use crate::options::Options;
 use crate::remote::{Remote, tag_of};
 use dolmen_rntuple::bucket::{Bucket, BucketError, BucketResult};
@@ -80,7 +81,7 @@ impl RemoteFile {
             let range = Some(GetRange::Bounded(0..START_BYTES));
             let got = store.get_opts(&file.path, GetOptions { range, ..GetOptions::default() }).await?;
             let meta = got.meta.clone();
-            Ok((meta, got.bytes().await?))
+            Ok((meta, answer::all(got).await?))
         });
         let (meta, start) = match begun {
             Ok(begun) => begun,
@@ -93,8 +94,8 @@ impl RemoteFile {
         };
         file.tag = tag_of(DOING, key, meta.e_tag).map_err(Error::Bucket)?.0.into();
         file.length_bytes = meta.size;
-        file.start = start.into();
-        let rest_bytes = (meta.size - file.start.len() as u64).min(END_BYTES);
+        file.start = start;
+        let rest_bytes = meta.size.saturating_sub(file.start.len() as u64).min(END_BYTES);
         let offset = meta.size - rest_bytes;
         let mut end = vec![0; usize::try_from(rest_bytes).unwrap_or(0)];
         let mut want = Want { locator: Locator::File { offset, bytes: rest_bytes }, into: &mut end };
@@ -170,12 +171,13 @@ impl RemoteFile {
         let if_match = Some(self.tag.clone());
         let _permit = self.remote.permit().await;
         let got = store.get_opts(&self.path, GetOptions { range, if_match, ..GetOptions::default() }).await?;
-        let mut bytes = got.into_stream();
-        let mut at = run.offset;
-        while let Some(some) = bytes.next().await {
-            let some = some?;
-            run.scatter(at, &some);
-            at += some.len() as u64;
+        if got.meta.e_tag.as_ref() != Some(&self.tag) || got.meta.size != self.length_bytes {
+            return Err(untrue("it is another object than the one that was opened"));
+        }
+        let offset = run.offset;
+        let count = answer::taken(got, |at, some| run.scatter(offset + at, some)).await?;
+        if count != run.end - offset {
+            return Err(untrue("the answer has fewer bytes than were asked for"));
         }
         Ok(())
     }

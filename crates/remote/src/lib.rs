@@ -10,12 +10,15 @@
 //! requests going. Any thread may call, and waits. A forked child opens anew: what its parent opened fails there.
 //!
 //! Invariants: as many requests are under way at once as the options say, at most; each is given up after the time that they
-//! say.
+//! say. What an answer says is compared with what was asked and with what comes: bytes that are too few or too many, an object
+//! that is not there by the word of somebody else than the store, and a list without an end are errors.
 
 mod address;
+mod answer;
 mod connect;
 mod error;
 mod file;
+mod list;
 mod options;
 mod remote;
 mod runtime;

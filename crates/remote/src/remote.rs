@@ -1,8 +1,10 @@
 //! What is below a prefix of a bucket.
 
 use crate::address::Address;
+use crate::answer;
 use crate::connect::{Client, Connector};
-use crate::error::{Error, Forked, NoTag, Result, failed, is_absent, is_behind_the_end, is_refused};
+use crate::error::{Error, Forked, NoTag, Result, failed, is_absent, is_behind_the_end, is_refused, untrue};
+use crate::list::{self, Keys, Listing};
 use crate::options::{Options, Settings, Signed};
 use crate::runtime::runtime;
 use crate::upload;
@@ -144,15 +146,46 @@ impl Remote {
             Err(said) if is_absent(&said) || is_behind_the_end(&said) => return Ok(0),
             got => got?,
         };
-        let mut count = 0;
-        let mut bytes = got.into_stream();
-        while let Some(some) = bytes.next().await {
-            let some = some?;
-            // The library has compared the range of the answer with that of the question.
-            read.into[count..count + some.len()].copy_from_slice(&some);
-            count += some.len();
+        let into = &mut *read.into;
+        answer::taken(got, |at, some| {
+            let at = usize::try_from(at).expect("it is within what is in memory");
+            into[at..at + some.len()].copy_from_slice(some);
+        })
+        .await
+    }
+
+    /// Takes one page more of a list; whether another follows.
+    async fn list_page(&self, store: &AmazonS3, whole: &str, listing: &mut Listing) -> Answer<bool> {
+        let above = self.address.key("").len();
+        let mut options =
+            PaginatedListOptions { page_token: listing.token(), ..PaginatedListOptions::default() };
+        options.extensions.insert(list::Asked);
+        let prefix = Some(whole).filter(|whole| !whole.is_empty());
+        let _permit = self.permit().await;
+        let page = store.list_paginated(prefix, options).await?;
+        let keys = page.result.extensions.get::<Keys>().ok_or_else(|| untrue("nobody looked at the list"))?;
+        let keys = keys.0.as_ref().as_ref().map_err(|why| untrue(why))?;
+        if keys.len() != page.result.objects.len() {
+            return Err(untrue("the list has other keys than objects"));
         }
-        Ok(count as u64)
+        for (nth, (object, whole)) in page.result.objects.iter().zip(keys).enumerate() {
+            if object.location.as_ref() != nth.to_string() {
+                return Err(untrue("the list has other keys than objects"));
+            }
+            listing.next(whole)?;
+            let key = whole.get(above..).unwrap_or("");
+            // What this client could not ask for was made by somebody else, and is none of its objects.
+            if self.path("list", key).is_err() {
+                continue;
+            }
+            let written_ns = object.last_modified.timestamp_nanos_opt().unwrap_or(0);
+            listing.found.push(Object {
+                key: key.to_owned(),
+                bytes: object.size,
+                written_ns: u64::try_from(written_ns).unwrap_or(0),
+            });
+        }
+        listing.turn(page.page_token)
     }
 }
 
@@ -172,12 +205,12 @@ impl Bucket for Remote {
                 got => got?,
             };
             let tag = got.meta.e_tag.clone();
-            Ok(Some((got.bytes().await?.into(), tag)))
+            Ok(Some((answer::all(got).await?, tag)))
         });
         match got {
             Ok(None) => Ok(Got::None),
             Ok(Some((bytes, tag))) => Ok(Got::Bytes(bytes, tag_of("get", key, tag)?)),
-            Err(Said::NotModified { .. }) => Ok(Got::Same),
+            Err(Said::NotModified { .. }) if known.is_some() => Ok(Got::Same),
             Err(said) => Err(failed("get", key, said)),
         }
     }
@@ -231,38 +264,15 @@ impl Bucket for Remote {
 
     fn list(&self, prefix: &str) -> BucketResult<Vec<Object>> {
         let store = self.store("list", prefix)?;
-        let (whole, above) = (self.address.key(prefix), self.address.key("").len());
-        let failed = |said| failed("list", prefix, said);
-        let mut found = Vec::new();
-        let mut page_token = None;
-        loop {
-            let options = PaginatedListOptions { page_token, ..PaginatedListOptions::default() };
-            let page = self.runtime.block_on(async {
-                let _permit = self.permit().await;
-                store
-                    .list_paginated(
-                        Some(&whole).filter(|whole| !whole.is_empty()).map(String::as_str),
-                        options,
-                    )
-                    .await
-            });
-            let page = page.map_err(failed)?;
-            for object in page.result.objects {
-                let Some(key) = object.location.as_ref().get(above..).filter(|key| !key.is_empty()) else {
-                    continue;
-                };
-                let written_ns = object.last_modified.timestamp_nanos_opt().unwrap_or(0);
-                found.push(Object {
-                    key: key.to_owned(),
-                    bytes: object.size,
-                    written_ns: u64::try_from(written_ns).unwrap_or(0),
-                });
-            }
-            page_token = page.page_token;
-            if page_token.is_none() {
-                break;
-            }
-        }
+        let whole = self.address.key(prefix);
+        let mut listing = Listing::of(whole.clone());
+        self.runtime
+            .block_on(async {
+                while self.list_page(store, &whole, &mut listing).await? {}
+                Ok(())
+            })
+            .map_err(|said| failed("list", prefix, said))?;
+        let mut found = listing.found;
         found.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(found)
     }
