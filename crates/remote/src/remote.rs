@@ -164,16 +164,16 @@ impl Remote {
         let _permit = self.permit().await;
         let page = store.list_paginated(prefix, options).await?;
         let keys = page.result.extensions.get::<Keys>().ok_or_else(|| untrue("nobody looked at the list"))?;
-        let keys = keys.0.as_ref().as_ref().map_err(|why| untrue(why))?;
+        let keys = keys.0.as_ref().as_ref().map_err(|why| untrue(*why))?;
         if keys.len() != page.result.objects.len() {
             return Err(untrue("the list has other keys than objects"));
         }
-        for (nth, (object, whole)) in page.result.objects.iter().zip(keys).enumerate() {
+        for (nth, (object, listed)) in page.result.objects.iter().zip(keys).enumerate() {
             if object.location.as_ref() != nth.to_string() {
                 return Err(untrue("the list has other keys than objects"));
             }
-            listing.next(whole)?;
-            let key = whole.get(above..).unwrap_or("");
+            listing.next(listed)?;
+            let key = listed.get(above..).unwrap_or("");
             // What this client could not ask for was made by somebody else, and is none of its objects.
             if self.path("list", key).is_err() {
                 continue;

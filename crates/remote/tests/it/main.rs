@@ -5,5 +5,6 @@
 mod bucket;
 mod failing;
 mod file;
+mod hostile;
 mod store;
 mod weed;

@@ -1,0 +1,343 @@
+//! Endpoints that answer what none should.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use dolmen_remote::{Error, Options, Remote, RemoteFile};
+use dolmen_rntuple::bucket::{Bucket, BucketError, BucketResult, Failure, Got, Read, Tag};
+use dolmen_rntuple::format::locator::Locator;
+use dolmen_rntuple::{Source, Want};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// What is answered to a request, which is its first line and its headers.
+type Answers = Box<dyn FnMut(&str) -> Vec<u8> + Send>;
+
+/// An endpoint that runs as long as the value lives.
+struct Hostile {
+    address: SocketAddr,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl Hostile {
+    fn start(mut answers: Answers) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&has_ended);
+        dolmen_env::spawn("hostile", move || {
+            for stream in listener.incoming() {
+                if ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                // Ignored: who asked may have gone.
+                let _ = serve(stream.unwrap(), &mut answers);
+            }
+        })
+        .unwrap();
+        Self { address, has_ended }
+    }
+
+    /// The same answer to all requests.
+    fn always(answer: Vec<u8>) -> Self {
+        Self::start(Box::new(move |_| answer.clone()))
+    }
+
+    fn open(&self, prefix: &str) -> Remote {
+        let options = Options {
+            endpoint: Some(format!("http://{}", self.address)),
+            is_anonymous: Some(true),
+            repeats_max: 0,
+            ..Options::default()
+        };
+        Remote::open(&format!("s3://events/{prefix}"), &options).unwrap()
+    }
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+        // Ignored: it is there to wake who waits for it.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn serve(stream: TcpStream, answers: &mut Answers) -> std::io::Result<()> {
+    let mut reader = BufReader::new(&stream);
+    let mut request = String::new();
+    while !request.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut request)? == 0 {
+            return Ok(());
+        }
+    }
+    (&stream).write_all(&answers(&request))
+}
+
+/// An answer with a body, of which nothing but the end of the connection says how long it is, if `length` is not what it has.
+fn answer(status: &str, headers: &str, length: usize, body: &[u8]) -> Vec<u8> {
+    let mut answer = format!("HTTP/1.1 {status}\r\nConnection: close\r\n{headers}").into_bytes();
+    if length == body.len() {
+        write!(answer, "Content-Length: {length}\r\n\r\n").unwrap();
+        answer.extend_from_slice(body);
+        return answer;
+    }
+    // The pieces say when the body ends, and not its length.
+    write!(answer, "Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+    write!(answer, "{:x}\r\n", body.len()).unwrap();
+    answer.extend_from_slice(body);
+    answer.extend_from_slice(b"\r\n0\r\n\r\n");
+    answer
+}
+
+const TAG: &str = "ETag: \"one\"\r\n";
+
+/// A part of an object of `whole` bytes that is said to be what was asked for, with so many bytes more or fewer.
+fn part(request: &str, whole: &[u8], more: isize, tag: &str) -> Vec<u8> {
+    let (from, to) = asked(request);
+    let to = to.min(whole.len() - 1);
+    let mut body = whole[from..=to].to_vec();
+    body.resize(body.len().checked_add_signed(more).unwrap_or(0), b'Z');
+    let headers = format!("{tag}Content-Range: bytes {from}-{to}/{}\r\n", whole.len());
+    answer("206 Partial Content", &headers, body.len(), &body)
+}
+
+/// First and last byte of what is asked for.
+fn asked(request: &str) -> (usize, usize) {
+    let range = request.lines().find_map(|line| line.strip_prefix("range: bytes=")).unwrap();
+    let (from, to) = range.split_once('-').unwrap();
+    (from.parse().unwrap(), to.parse().unwrap())
+}
+
+fn is_other<T: core::fmt::Debug>(result: BucketResult<T>, why: &str) {
+    let error = result.unwrap_err();
+    let told = told(&error);
+    assert!(error.failure == Failure::Other && told.contains(why), "{error:?}");
+}
+
+fn told(error: &BucketError) -> String {
+    error.source.to_string()
+}
+
+fn read(remote: &Remote, bytes: usize) -> BucketResult<Vec<u64>> {
+    remote.read(&mut [Read { key: "a", offset: 10, into: &mut vec![0; bytes] }])
+}
+
+#[test]
+fn a_part_that_is_longer_or_shorter_than_it_says_is_an_error() {
+    for (more, why) in [(1, "more bytes"), (1000, "more bytes"), (-1, "fewer bytes"), (-50, "fewer bytes")] {
+        let hostile = Hostile::start(Box::new(move |request| part(request, &[1; 100], more, TAG)));
+        let remote = hostile.open("x");
+        is_other(read(&remote, 50), why);
+        is_other(read(&remote, 1000), why);
+    }
+    let honest = Hostile::start(Box::new(|request| part(request, &[1; 100], 0, TAG)));
+    assert_eq!(read(&honest.open("x"), 50).unwrap(), [50]);
+    assert_eq!(read(&honest.open("x"), 1000).unwrap(), [90]);
+}
+
+#[test]
+fn a_part_of_which_the_last_byte_is_behind_all_numbers_is_an_error() {
+    let headers = format!("{TAG}Content-Range: bytes 10-{0}/{0}\r\n", u64::MAX);
+    let hostile = Hostile::always(answer("206 Partial Content", &headers, 3, b"abc"));
+    read(&hostile.open("x"), 50).unwrap_err();
+}
+
+#[test]
+fn an_object_that_is_longer_or_shorter_than_it_says_is_an_error() {
+    for (length, why) in [(2, "more bytes"), (4, "fewer bytes"), (1 << 60, "fewer bytes")] {
+        let hostile = Hostile::always(answer("200 OK", TAG, length, b"abc"));
+        is_other(hostile.open("x").get("a", None), why);
+    }
+    let honest = Hostile::always(answer("200 OK", TAG, 3, b"abc"));
+    let Got::Bytes(bytes, _) = honest.open("x").get("a", None).unwrap() else { panic!("it is there") };
+    assert_eq!(bytes, b"abc");
+}
+
+#[test]
+fn an_object_is_not_the_same_if_none_was_known() {
+    let hostile = Hostile::always(answer("304 Not Modified", TAG, 0, b""));
+    let remote = hostile.open("x");
+    assert_eq!(remote.get("a", Some(&Tag("\"one\"".into()))).unwrap(), Got::Same);
+    remote.get("a", None).unwrap_err();
+}
+
+#[test]
+fn an_object_is_not_there_if_the_store_says_so_and_nobody_else() {
+    let said = |body: &str| Hostile::always(answer("404 Not Found", "", body.len(), body.as_bytes()));
+    let code = |code: &str| said(&format!("<Error><Code>{code}</Code><Message>none</Message></Error>"));
+    let absent = code("NoSuchKey");
+    assert_eq!(absent.open("x").get("a", None).unwrap(), Got::None);
+    assert_eq!(read(&absent.open("x"), 5).unwrap(), [0]);
+    let gone = RemoteFile::of(&Arc::new(absent.open("x")), "a");
+    assert!(matches!(gone, Err(Error::NoObject { .. })), "{gone:?}");
+    let others = [
+        (code("NoSuchBucket"), Failure::NoBucket),
+        (code("NoSuchUpload"), Failure::Invalid),
+        (said("<html>404 page not found</html>"), Failure::Invalid),
+        (said(""), Failure::Invalid),
+    ];
+    for (hostile, failure) in others {
+        // The word in a key is none of the store.
+        for prefix in ["x", "<Code>NoSuchKey<"] {
+            let remote = Arc::new(hostile.open(prefix));
+            assert_eq!(remote.get("Code>", None).unwrap_err().failure, failure);
+            assert_eq!(read(&remote, 5).unwrap_err().failure, failure);
+            let opened = RemoteFile::of(&remote, "a");
+            assert!(matches!(&opened, Err(Error::Bucket(error)) if error.failure == failure), "{opened:?}");
+        }
+    }
+}
+
+/// Bytes of a file whose middle is not read when it is opened.
+const FILE_BYTES: usize = 1 << 20;
+
+fn middle(file: &RemoteFile) -> dolmen_rntuple::Result<Vec<u8>> {
+    let mut into = vec![0; 5000];
+    let locator = Locator::File { offset: 400_000, bytes: 5000 };
+    file.fetch(&mut [Want { locator, into: &mut into }])?;
+    Ok(into)
+}
+
+#[test]
+fn a_file_whose_parts_are_longer_or_shorter_than_they_say_is_an_error() {
+    for more in [1, 1000, -1, -3000] {
+        // From the third request on, or from the first.
+        for lies_from in [3, 1] {
+            let mut nth = 0;
+            let hostile = Hostile::start(Box::new(move |request| {
+                nth += 1;
+                part(request, &vec![7; FILE_BYTES], if nth < lies_from { 0 } else { more }, TAG)
+            }));
+            let file = RemoteFile::of(&Arc::new(hostile.open("x")), "f.root");
+            if lies_from == 1 {
+                assert!(
+                    matches!(&file, Err(Error::Bucket(error)) if error.failure == Failure::Other),
+                    "{file:?}"
+                );
+            } else {
+                middle(&file.unwrap()).unwrap_err();
+            }
+        }
+    }
+    let mut nth = 0;
+    let honest = Hostile::start(Box::new(move |request| {
+        nth += 1;
+        assert_eq!(
+            request.contains("if-match: \"one\""),
+            nth > 1,
+            "each asks for what was seen first: {request}"
+        );
+        part(request, &vec![7; FILE_BYTES], 0, TAG)
+    }));
+    let file = RemoteFile::of(&Arc::new(honest.open("x")), "f.root").unwrap();
+    assert!(middle(&file).unwrap() == [7; 5000]);
+}
+
+#[test]
+fn a_small_file_that_is_longer_than_it_says_is_an_error() {
+    let hostile = Hostile::start(Box::new(|request| part(request, &[7; 1000], 1000, TAG)));
+    let file = RemoteFile::of(&Arc::new(hostile.open("x")), "f.root");
+    assert!(matches!(&file, Err(Error::Bucket(error)) if told(error).contains("more bytes")), "{file:?}");
+}
+
+#[test]
+fn a_file_that_is_another_is_an_error_though_the_endpoint_knows_no_conditions() {
+    for (tag, bytes) in [("ETag: \"two\"\r\n", FILE_BYTES), ("", FILE_BYTES), (TAG, FILE_BYTES - 1)] {
+        let mut nth = 0;
+        let hostile = Hostile::start(Box::new(move |request| {
+            nth += 1;
+            let (tag, bytes) = if nth < 3 { (TAG, FILE_BYTES) } else { (tag, bytes) };
+            part(request, &vec![7; bytes], 0, tag)
+        }));
+        let file = RemoteFile::of(&Arc::new(hostile.open("x")), "f.root").unwrap();
+        let error = middle(&file).unwrap_err();
+        assert!(format!("{error:?}").contains("another object"), "{error:?}");
+    }
+}
+
+/// A page of a list.
+fn page(keys: &[&str], token: Option<&str>) -> Vec<u8> {
+    let mut body =
+        "<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
+            .to_owned();
+    for key in keys {
+        let written = "<LastModified>2026-11-27T12:00:00.000Z</LastModified><Size>5</Size>";
+        body += &format!("<Contents><Key>{key}</Key>{written}<ETag>&quot;e&quot;</ETag></Contents>");
+    }
+    if let Some(token) = token {
+        body +=
+            &format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>");
+    }
+    body += "</ListBucketResult>";
+    answer("200 OK", "Content-Type: application/xml\r\n", body.len(), body.as_bytes())
+}
+
+fn keys(remote: &Remote, prefix: &str) -> Vec<String> {
+    remote.list(prefix).unwrap().into_iter().map(|object| object.key).collect()
+}
+
+#[test]
+fn a_list_that_never_ends_is_an_error() {
+    let same_token = Hostile::always(page(&[], Some("t")));
+    is_other(same_token.open("x").list(""), "never ends");
+    let mut nth = 0;
+    let same_keys = Hostile::start(Box::new(move |_| {
+        nth += 1;
+        page(&["x/a", "x/b"], Some(&nth.to_string()))
+    }));
+    is_other(same_keys.open("x").list(""), "not in order");
+    let downwards = Hostile::always(page(&["x/b", "x/a"], None));
+    is_other(downwards.open("x").list(""), "not in order");
+}
+
+#[test]
+fn foreign_keys_of_a_list_are_left_out() {
+    let sorted = ["x/", "x/&#x1;", "x//a", "x/c//x", "x/m/../b", "x/m/./b", "x/m/a//b", "x/m/dir/", "x/n"];
+    let hostile = Hostile::always(page(&sorted, None));
+    assert_eq!(keys(&hostile.open("x"), ""), ["n"]);
+    let alone = Hostile::always(page(&["/a", "a"], None));
+    assert_eq!(keys(&alone.open(""), ""), ["a"]);
+}
+
+#[test]
+fn keys_of_a_list_are_what_they_are() {
+    let written = ["x/ a", "x/%2F", "x/a%2Fb", "x/b ", "x/c&amp;amp;&lt;&#228;"];
+    let hostile = Hostile::always(page(&written, None));
+    let wanted = [" a", "%2F", "a%2Fb", "b ", "c&amp;<ä"];
+    assert_eq!(keys(&hostile.open("x"), ""), wanted);
+    assert_eq!(hostile.open("x").list("").unwrap()[0].bytes, 5);
+}
+
+#[test]
+fn a_list_of_what_was_not_asked_for_is_an_error() {
+    is_other(Hostile::always(page(&["y/a"], None)).open("x").list(""), "does not begin");
+    is_other(Hostile::always(page(&["x/a"], None)).open("x").list("b"), "does not begin");
+    let bodies = [
+        ("<html></html>", "no list"),
+        ("<ListBucketResult><EncodingType>url</EncodingType></ListBucketResult>", "encoded"),
+        ("<ListBucketResult><Contents><Key><![CDATA[x/a]]></Key></Contents></ListBucketResult>", "no list"),
+        ("<ListBucketResult><!--<Key>x/a</Key>--></ListBucketResult>", "other keys"),
+    ];
+    for (body, why) in bodies {
+        let hostile = Hostile::always(answer("200 OK", "", body.len(), body.as_bytes()));
+        is_other(hostile.open("x").list(""), why);
+    }
+}
+
+#[test]
+fn pages_follow_each_other_as_their_tokens_say() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&asked);
+    let honest = Hostile::start(Box::new(move |request| {
+        let line = request.lines().next().unwrap().to_owned();
+        let answer = match (line.contains("token=one"), line.contains("token=two")) {
+            (true, _) => page(&[], Some("two")),
+            (_, true) => page(&["x/b"], Some("")),
+            _ => page(&["x/a"], Some("one")),
+        };
+        told.lock().unwrap().push(line);
+        answer
+    }));
+    assert_eq!(keys(&honest.open("x"), ""), ["a", "b"]);
+    let asked = asked.lock().unwrap();
+    assert!(asked.len() == 3 && asked.iter().all(|line| line.contains("prefix=x%2F")), "{asked:?}");
+}
