@@ -164,7 +164,7 @@ impl Remote {
         let _permit = self.permit().await;
         let page = store.list_paginated(prefix, options).await?;
         let keys = page.result.extensions.get::<Keys>().ok_or_else(|| untrue("nobody looked at the list"))?;
-        let keys = keys.0.as_ref().as_ref().map_err(|why| untrue(*why))?;
+        let keys = (*keys.0).as_ref().map_err(|&why| untrue(why))?;
         if keys.len() != page.result.objects.len() {
             return Err(untrue("the list has other keys than objects"));
         }
