@@ -53,7 +53,7 @@ fn numbers_for_keys(bytes: &[u8]) -> Result<(String, Vec<String>), &'static str>
     if bytes.len() > PAGE_BYTES_MAX {
         return Err("the answer is larger than any page of a list");
     }
-    let body = str::from_utf8(bytes).map_err(|_| NONE)?;
+    let body = str::from_utf8(bytes).map_err(|_other| NONE)?;
     if !body.contains("<ListBucketResult") {
         return Err(NONE);
     }

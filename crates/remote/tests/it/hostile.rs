@@ -1,40 +1,50 @@
 //! Endpoints that answer what none should.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use dolmen_env::{Address, Bell, Listener, Moved, Socket, Waiter};
 use dolmen_remote::{Error, Options, Remote, RemoteFile};
 use dolmen_rntuple::bucket::{Bucket, BucketError, BucketResult, Failure, Got, Read, Tag};
 use dolmen_rntuple::format::locator::Locator;
 use dolmen_rntuple::{Source, Want};
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{IoSlice, Write};
 use std::sync::{Arc, Mutex};
 
 /// What is answered to a request, which is its first line and its headers.
 type Answers = Box<dyn FnMut(&str) -> Vec<u8> + Send>;
 
+/// What the endpoint waits for: who asks, and its end.
+const NEW: u64 = 0;
+const STOP: u64 = 1;
+
 /// An endpoint that runs as long as the value lives.
 struct Hostile {
-    address: SocketAddr,
-    has_ended: Arc<AtomicBool>,
+    address: Address,
+    stop: Arc<Bell>,
 }
 
 impl Hostile {
     fn start(mut answers: Answers) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let has_ended = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&has_ended);
+        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+        let address = listener.address().clone();
+        let stop = Arc::new(Bell::new().unwrap());
+        let stopped = Arc::clone(&stop);
         dolmen_env::spawn("hostile", move || {
-            for stream in listener.incoming() {
-                if ended.load(Ordering::Relaxed) {
+            let waiter = Waiter::new().unwrap();
+            waiter.add(&listener, NEW, false).unwrap();
+            waiter.add(&*stopped, STOP, false).unwrap();
+            let mut ready = Vec::new();
+            loop {
+                waiter.wait(None, &mut ready).unwrap();
+                if ready.iter().any(|ready| ready.token == STOP) {
                     return;
                 }
-                // Ignored: who asked may have gone.
-                let _ = serve(stream.unwrap(), &mut answers);
+                if let Some(socket) = listener.accept().unwrap() {
+                    // Ignored: who asked may have gone.
+                    let _served = serve(&socket, &mut answers);
+                }
             }
         })
         .unwrap();
-        Self { address, has_ended }
+        Self { address, stop }
     }
 
     /// The same answer to all requests.
@@ -44,7 +54,7 @@ impl Hostile {
 
     fn open(&self, prefix: &str) -> Remote {
         let options = Options {
-            endpoint: Some(format!("http://{}", self.address)),
+            endpoint: Some(self.address.to_string().replace("tcp://", "http://")),
             is_anonymous: Some(true),
             repeats_max: 0,
             ..Options::default()
@@ -55,21 +65,34 @@ impl Hostile {
 
 impl Drop for Hostile {
     fn drop(&mut self) {
-        self.has_ended.store(true, Ordering::Relaxed);
-        // Ignored: it is there to wake who waits for it.
-        let _ = TcpStream::connect(self.address);
+        self.stop.ring();
     }
 }
 
-fn serve(stream: TcpStream, answers: &mut Answers) -> std::io::Result<()> {
-    let mut reader = BufReader::new(&stream);
-    let mut request = String::new();
-    while !request.ends_with("\r\n\r\n") {
-        if reader.read_line(&mut request)? == 0 {
-            return Ok(());
+fn serve(socket: &Socket, answers: &mut Answers) -> dolmen_env::Result<()> {
+    let mut request = Vec::new();
+    let mut part = [0; 4096];
+    while !request.ends_with(b"\r\n\r\n") {
+        match socket.read(&mut part)? {
+            Moved::Bytes(count) => request.extend_from_slice(&part[..count]),
+            Moved::Later => {
+                socket.wait(true, false, None)?;
+            }
+            Moved::End => return Ok(()),
         }
     }
-    (&stream).write_all(&answers(&request))
+    let answer = answers(str::from_utf8(&request).unwrap());
+    let mut rest = &answer[..];
+    while !rest.is_empty() {
+        match socket.write(&[IoSlice::new(rest)])? {
+            Moved::Bytes(count) => rest = &rest[count..],
+            Moved::Later => {
+                socket.wait(false, true, None)?;
+            }
+            Moved::End => return Ok(()),
+        }
+    }
+    Ok(())
 }
 
 /// An answer with a body, of which nothing but the end of the connection says how long it is, if `length` is not what it has.
