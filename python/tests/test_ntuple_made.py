@@ -344,6 +344,8 @@ REFUSED = {
     "large": (lambda: [2**70, 1], "64 bits"),
     "large and negative": (lambda: [2**63, -1], "rounded"),
     "large beside a float": (lambda: [2**53 + 1, 0.5], "rounded"),
+    "large in lists": (lambda: [[2**63, 1], [1]], "64 bits"),
+    "large beside a float in lists": (lambda: [[2**53 + 1, 0.5], [1]], "rounded"),
     "text": (lambda: "abc", "single value"),
     "number": (lambda: 5, "single value"),
     "scalar": (lambda: pa.scalar(5), "no array"),
@@ -369,6 +371,8 @@ TAKEN = {
     "string": (lambda: pandas.Series(["a", "b"], dtype="string"), ["a", "b"]),
     "NaN": (lambda: pandas.Series([1.0, float("nan")]), [1.0, float("nan")]),
     "lists": (lambda: [[1], [2, 3]], [[1], [2, 3]]),
+    "empty lists": (lambda: [[], []], [[], []]),
+    "zeros of texts": (lambda: ["a\0", "\0"], ["a\0", "\0"]),
     "lists of lists": (lambda: [[[1], []], [[2, 3]]], [[[1], []], [[2, 3]]]),
     "lists in pandas": (lambda: pandas.Series([[1], [2, 3]]), [[1], [2, 3]]),
     "objects": (lambda: np.array([1, 2], dtype=object), [1, 2]),
@@ -387,6 +391,8 @@ def test_values_of_many_kinds_are_stored_as_they_are(tmp_path, kind):
     rntuple.write_root(path, "events", {"field": make(), "other": [7, 8]})
     assert same(rntuple.open(path)["field"], wanted)
     assert ak.to_list(rntuple.open(path)["other"]) == [7, 8]
+    if kind == "empty lists":
+        assert rntuple.open(path).field("field").type == "std::vector<double>"
     if kind == "arrays":
         assert rntuple.open(path).field("field").type == "std::vector<float>"
 
@@ -419,6 +425,15 @@ def test_later_pieces_become_numbers_of_the_first_where_nothing_is_lost(tmp_path
         with pytest.raises(dolmen.Invalid, match="'x'.*uint64.*double"):
             writer.append({"x": [2**64 - 1], "n": [3], "v": ak.Array([[4]])})
     read = rntuple.open(path)
+    # Lists that happen to be of one length are lists, and the reverse.
+    again = tmp_path / "again.root"
+    with rntuple.RootWriter(again, "events") as writer:
+        writer.append({"lists": [[1], [2, 3]], "fixed": [[1, 2], [3, 4]]})
+        writer.append({"lists": [[4, 5], [6, 7]], "fixed": ak.Array([[5, 6]])[[0, 0]]})
+        with pytest.raises(dolmen.Invalid, match="fixed"):
+            writer.append({"lists": [[1]], "fixed": ak.Array([[5]])})
+    assert ak.to_list(rntuple.open(again)["lists"]) == [[1], [2, 3], [4, 5], [6, 7]]
+    assert ak.to_list(rntuple.open(again)["fixed"]) == [[1, 2], [3, 4], [5, 6], [5, 6]]
     assert [ak.to_list(read[name]) for name in ("x", "n", "v")] == [[0.5, 2.0], [1, 3], [[], [4.0]]]
 
 

@@ -250,6 +250,9 @@ def test_what_is_wrong_with_a_bucket_is_told(weed):
     assert "storage options are" in refused(dolmen.Invalid, "s3://events/x", key="value")
     with pytest.raises(dolmen.NotFound):
         rntuple.open("s3://events/none.root", storage_options=weed.options)
+    weed.store("stored").create("one", {"x": np.arange(3)})
+    with pytest.raises(dolmen.NotFound, match=r"Store\('s3://events/stored'\)\['one'\]"):
+        rntuple.open("s3://events/stored", "one", storage_options=weed.options)
     with pytest.raises(dolmen.Invalid):
         rntuple.open("none.root", storage_options=weed.options)
     with pytest.raises(dolmen.NotFound, match="ntuple"):

@@ -277,6 +277,9 @@ def tree_of(value: Any, what: str) -> Tree:
             if not listed:
                 raise _invalid(f"{what}: a {type(value).__name__} is no array: {error}") from None
             return _of_objects(value, what)
+        if listed and array.ndim > 1 and not array.size and len(array):
+            # Lists that are all empty are lists still.
+            return _of_objects(value, what)
         if listed:
             array = _lossless(value, array, what)
     if array.ndim == 0:
@@ -313,11 +316,12 @@ def _missing(what: str, remedy: str) -> Invalid:
 
 def _lossless(value: Any, array: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, Any]:
     """What numpy makes of a list, unless that changes its values: then objects, or whole numbers of 64 bits without a sign."""
-    if array.dtype.kind not in "fU":
+    if array.dtype.kind not in "fUS":
         return array
     objects = np.asarray(value, dtype=object)
-    if array.dtype.kind == "U":
-        return array if all(isinstance(one, str) for one in objects.ravel()) else objects
+    if array.dtype.kind in "US":
+        # Texts of numpy have no zeros at their ends, nor is a number one.
+        return objects
     whole = [int(one) for one in objects.ravel() if isinstance(one, int | np.integer)]
     if not any(abs(one) > 2**53 for one in whole):
         return array
@@ -348,16 +352,28 @@ def _of_objects(values: list[Any] | tuple[Any, ...], what: str) -> Tree:
         import awkward as ak
     except ImportError:
         raise _invalid(f"{what}: what is not flat needs the package awkward") from None
+    large = [int(one) for one in _flat(values) if isinstance(one, int | np.integer) and abs(int(one)) > 2**53]
+    if any(not -(2**63) <= one < 2**63 for one in large):
+        raise _invalid(f"{what}: some of its whole numbers fit no type of 64 bits")
+    if any(int(float(one)) != one for one in large) and any(isinstance(one, float | np.floating) for one in _flat(values)):
+        raise _invalid(f"{what}: no type holds all of its whole numbers; some would be rounded")
     try:
         return _of_awkward(_packed(ak.from_iter(values)), what)
     except Error:
         raise
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        if all(isinstance(one, int) for one in values):
-            raise _invalid(f"{what}: some of its whole numbers fit no type of 64 bits") from None
         told = str(error).strip().partition("\n")[0]
         kinds = ", ".join(sorted({type(one).__name__ for one in values})[:5])
         raise _invalid(f"{what}: no array can be made of these values ({kinds}): {told}") from None
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    """What lists within lists have."""
+    for one in values:
+        if isinstance(one, list):
+            yield from _flat(one)
+        else:
+            yield one
 
 
 def _of_text_array(array: np.ndarray[Any, Any], what: str) -> Tree:
@@ -560,6 +576,14 @@ def fitted(field: Field, tree: Tree, what: str) -> Tree:
         if made is None:
             raise _invalid(f"{what}: it has values of {array.dtype} that {field.type}, the type of the field, does not hold as they are")
         return ("values", wanted, made)
+    if kind == "repeated" and field.role == "collection" and not field.is_optional:
+        # Lists that happen to be of one length.
+        tree = ("lists", "items", np.arange(tree[2] + 1, dtype="i8") * tree[1], tree[3])
+    elif kind == "lists" and tree[1] == "items" and field.repetition is not None:
+        offsets = numpy_of(tree[2], "i8")
+        if (np.diff(offsets) == field.repetition).all() and field.children:
+            tree = ("repeated", field.repetition, len(offsets) - 1, tree[3])
+    kind = tree[0]
     if kind == "lists" and tree[1] == "items":
         item = _item(field)
         return (*tree[:3], fitted(item, tree[3], what)) if item else tree
