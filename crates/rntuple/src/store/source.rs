@@ -430,6 +430,10 @@ impl Source for StoreSource {
         Ok(Some(self.known(lists)?.iter().map(|known| known.zone).collect()))
     }
 
+    fn is_far(&self) -> bool {
+        matches!(self.home, Home::Bucket(_))
+    }
+
     fn has_groups(&self) -> bool {
         true
     }
