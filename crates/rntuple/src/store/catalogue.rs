@@ -1,7 +1,7 @@
 //! Names of ntuples, and one of them by its name.
 
 use super::append::Appender;
-use super::base::Base;
+use super::base::{Base, Next};
 use super::columns::ColumnAdder;
 use super::commit::{Version, put, put_current};
 use super::home::{At, Home};
@@ -205,8 +205,7 @@ impl Store {
         let (base, envelope) = Base::before_first(header, header.schema.known(), self.class(options)?);
         let mut first = base.append(&[], Made::Created, self.now_ns())?;
         first.put_header(&envelope)?;
-        put(&self.home, stored.own(), At::Latest, &first.base.anchor, &first.values)?;
-        self.publish(&stored, &first.base.anchor, options, &numbers)?;
+        self.publish(&stored, &first, options, &numbers)?;
         Ok(stored)
     }
 
@@ -218,26 +217,27 @@ impl Store {
         }
     }
 
-    /// Gives an ntuple whose first version is written its name.
+    /// Writes the first version of an ntuple, and gives it its name.
     pub(super) fn publish(
         &self,
         stored: &Stored,
-        anchor: &Anchor,
+        first: &Next,
         options: &CreateOptions,
         numbers: &Numbers,
     ) -> Result<()> {
-        self.publish_if(stored, anchor, options, numbers, |_| Ok(()))
+        self.publish_if(stored, first, options, numbers, |_| Ok(()))
     }
 
     /// The same, if something else holds in the transaction.
     pub(super) fn publish_if(
         &self,
         stored: &Stored,
-        anchor: &Anchor,
+        first: &Next,
         options: &CreateOptions,
         numbers: &Numbers,
         holds: impl Fn(At<'_>) -> Result<()>,
     ) -> Result<()> {
+        let Next { base: Base { anchor, .. }, values } = first;
         let entry = Entry { number: stored.number, created_ns: anchor.time_ns }.write();
         let config = Config {
             keep_ns: options.keep_ns,
@@ -247,8 +247,11 @@ impl Store {
         };
         // All but the name, and in this order: after a power cut there is no name of what is not there, whatever is left of a transaction.
         let own = stored.own();
-        self.home.put(At::Latest, own, place::CONFIG, &[(place::RECORD, &config.write())])?;
-        put_current(&self.home, own, At::Latest, anchor)?;
+        self.home.unseen(|at| {
+            put(&self.home, own, at, anchor, values)?;
+            self.home.put(at, own, place::CONFIG, &[(place::RECORD, &config.write())])?;
+            put_current(&self.home, own, at, anchor)
+        })?;
         self.home.settle()?;
         self.home.transact(|at| {
             if self.entry(at, &stored.name)?.is_some() {

@@ -2,7 +2,7 @@
 
 use super::base::{Base, Placed, PlacedColumn};
 use super::catalogue::{CreateOptions, Store, Stored, When};
-use super::commit::{Version, put};
+use super::commit::Version;
 use super::home::At;
 use super::import;
 use super::record::Made;
@@ -67,8 +67,7 @@ impl Store {
         let stored = self.numbered(name, numbers.next()?);
         let mut first = base.append(&clusters, Made::Cloned, self.now_ns())?;
         first.put_header(&envelope)?;
-        put(self.home(), stored.own(), At::Latest, &first.base.anchor, &first.values)?;
-        self.publish_if(&stored, &first.base.anchor, &options, &numbers, |at| {
+        self.publish_if(&stored, &first, &options, &numbers, |at| {
             // As long as the version is there, of an ntuple that has its name, its pages are; from now on they are this one's, too.
             from.check_named(at)?;
             from.anchor(at, anchor.version).map(drop)

@@ -87,7 +87,7 @@ impl Store {
         // What was removed must not come back without what is freed now.
         self.home().settle()?;
         collected.writers = roots.removed;
-        let is_held = |number: u64| roots.writers.iter().any(|writer| holds(writer, number));
+        let is_held = |number: u64| roots.writers.iter().any(|writer| writer.holds(number));
         let named: BTreeSet<u64> = roots.ntuples.iter().map(|(stored, _)| stored.number()).collect();
         for object in &objects {
             match object.named {
@@ -140,10 +140,6 @@ impl Store {
         }
         Ok(true)
     }
-}
-
-fn holds(writer: &Writer, number: u64) -> bool {
-    number.checked_sub(writer.first).is_some_and(|at| at < writer.count)
 }
 
 /// Numbers of all clusters that versions refer to.

@@ -269,6 +269,14 @@ impl Home {
         }
     }
 
+    /// Does what `body` says with records that nobody else knows of, so that it need not be one transaction, and is where that costs less.
+    pub(super) fn unseen(&self, mut body: impl FnMut(At<'_>) -> Result<()>) -> Result<()> {
+        match self {
+            Self::Container(_) => body(At::Latest),
+            Self::Bucket(_) => self.transact(body),
+        }
+    }
+
     /// Draws numbers that nobody else has, and keeps a record of the first of them.
     pub(super) fn draw(
         &self,

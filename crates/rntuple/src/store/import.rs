@@ -3,8 +3,7 @@
 use super::append::{Writing, locator, placed_page, room};
 use super::base::{Base, Placed, PlacedColumn};
 use super::catalogue::{CreateOptions, Store};
-use super::commit::{Version, put};
-use super::home::At;
+use super::commit::Version;
 use super::measure::Measure;
 use super::pack::{Group, pack};
 use super::pipeline::Pipeline;
@@ -68,9 +67,7 @@ impl Store {
         writing.pipeline.finish()?;
         let mut first = base.append(&clusters, Made::Imported, self.now_ns())?;
         first.put_header(&envelope)?;
-        // Nobody knows the ntuple's object yet, so that this need not be one transaction.
-        put(self.home(), stored.own(), At::Latest, &first.base.anchor, &first.values)?;
-        self.publish(&stored, &first.base.anchor, options, &writing.numbers)?;
+        self.publish(&stored, &first, options, &writing.numbers)?;
         writing.numbers.forget();
         Ok(Version::of(&first.base.anchor))
     }

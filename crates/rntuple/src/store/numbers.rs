@@ -83,7 +83,7 @@ impl Numbers {
 
     /// Whether a number is of those that were drawn since the records were last taken away.
     pub(super) fn holds(&self, number: u64) -> bool {
-        self.held.iter().any(|writer| number.checked_sub(writer.first).is_some_and(|at| at < writer.count))
+        self.held.iter().any(|writer| writer.holds(number))
     }
 
     /// Forgets the numbers whose records were taken away; what is left of them is never used.

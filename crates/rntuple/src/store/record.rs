@@ -262,6 +262,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
+    /// Whether a number is one of its.
+    pub(super) fn holds(&self, number: u64) -> bool {
+        number.checked_sub(self.first).is_some_and(|at| at < self.count)
+    }
+
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         let mut cursor = open(Kind::Writer, bytes)?;
         Ok(Self { first: cursor.u64()?, count: cursor.u64()?, until_ns: cursor.u64()? })

@@ -4,8 +4,7 @@ use super::append::Writing;
 use super::base::{Base, Placed};
 use super::catalogue::{CreateOptions, Store};
 use super::cloned::{Part, part};
-use super::commit::{Version, put};
-use super::home::At;
+use super::commit::Version;
 use super::import;
 use super::pipeline::Pipeline;
 use super::record::{Config, Made};
@@ -84,8 +83,7 @@ impl Store {
         let mut first = base.append(&skim.placed, Made::Skimmed, self.now_ns())?;
         first.put_header(&envelope)?;
         let stored = self.numbered(name, skim.number);
-        put(self.home(), stored.own(), At::Latest, &first.base.anchor, &first.values)?;
-        self.publish(&stored, &first.base.anchor, options, &skim.writing.numbers)?;
+        self.publish(&stored, &first, options, &skim.writing.numbers)?;
         let written = skim.placed.len() as u64 - skim.passed;
         Ok(Skimmed { version: Version::of(&first.base.anchor), passed: skim.passed, written })
     }
