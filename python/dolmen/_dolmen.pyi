@@ -395,18 +395,6 @@ class NtupleStore:
         keep_ns: int | None = None,
         object_class: str | None = None,
     ) -> StoredNtuple: ...
-    def import_root(
-        self,
-        path: _Path,
-        ntuple: str | None = None,
-        name: str | None = None,
-        *,
-        group_bytes: int | None = None,
-        keep_ns: int | None = None,
-        object_class: str | None = None,
-        order: Sequence[int] = ...,
-        progress: Callable[[int], Any] | None = None,
-    ) -> StoredNtuple: ...
     def import_ntuple(
         self,
         reader: NtupleReader,

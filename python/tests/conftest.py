@@ -5,8 +5,11 @@ import pathlib
 import subprocess
 import tempfile
 
+import awkward as ak
 import dolmen
+import numpy as np
 import pytest
+from dolmen import rntuple
 
 PROGRAM = os.environ["DOLMEN"]
 #: Of a pool that a test makes: room for its logs and a few hundred MiB.
@@ -87,3 +90,30 @@ def pool(place):
 def cont(pool):
     """A container of a pool of each kind."""
     return pool.create_container("henge", durability="process")
+
+
+#: Entries of an ntuple that a test makes.
+COUNT = 4000
+
+
+def events(first=0, count=COUNT):
+    """Entries of such an ntuple: flat, nested, and texts."""
+    numbers = np.arange(first, first + count)
+    return {
+        "number": numbers,
+        "energy": numbers * 0.5,
+        "hits": ak.Array([list(range(number % 4)) for number in numbers]),
+        "name": [f"event {number}" for number in numbers],
+    }
+
+
+def same(one, other):
+    return ak.to_list(one) == ak.to_list(other)
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file of ROOT with several clusters."""
+    path = tmp_path / "events.root"
+    rntuple.write_root(path, "events", events(), page_bytes=2000, cluster_bytes=20_000)
+    return path

@@ -9,14 +9,13 @@ import subprocess
 import sys
 import textwrap
 
-import awkward as ak
 import dolmen
 import numpy as np
 import pytest
 import uproot
+from conftest import COUNT, events, same
 from dolmen import rntuple
 
-COUNT = 4000
 KEYS = {"access_key": "owner", "secret_key": "owner-secret"}
 IDENTITIES = {
     "identities": [
@@ -102,28 +101,6 @@ def weed(tmp_path_factory):
     server = Weed(tmp_path_factory.mktemp("weed"))
     yield server
     server.end()
-
-
-def events(first=0, count=COUNT):
-    numbers = np.arange(first, first + count)
-    return {
-        "number": numbers,
-        "energy": numbers * 0.5,
-        "hits": ak.Array([list(range(number % 4)) for number in numbers]),
-        "name": [f"event {number}" for number in numbers],
-    }
-
-
-def same(one, other):
-    return ak.to_list(one) == ak.to_list(other)
-
-
-@pytest.fixture
-def file(tmp_path):
-    """A file of ROOT with several clusters."""
-    path = tmp_path / "events.root"
-    rntuple.write_root(path, "events", events(), page_bytes=2000, cluster_bytes=20_000)
-    return path
 
 
 def test_a_store_in_a_bucket_is_what_one_in_a_container_is(weed, file):

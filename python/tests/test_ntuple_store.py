@@ -11,32 +11,8 @@ import numpy as np
 import pandas
 import pytest
 import uproot
+from conftest import COUNT, events, same
 from dolmen import rntuple
-
-COUNT = 4000
-
-
-def events(first=0, count=COUNT):
-    numbers = np.arange(first, first + count)
-    return {
-        "number": numbers,
-        "energy": numbers * 0.5,
-        "hits": ak.Array([list(range(number % 4)) for number in numbers]),
-        "name": [f"event {number}" for number in numbers],
-    }
-
-
-def same(one, other):
-    return ak.to_list(one) == ak.to_list(other)
-
-
-@pytest.fixture
-def file(tmp_path):
-    """A file of ROOT with several clusters."""
-    path = tmp_path / "events.root"
-    rntuple.write_root(path, "events", events(), page_bytes=2000, cluster_bytes=20_000)
-    return path
-
 
 def test_an_ntuple_is_imported_read_and_exported_as_it_was(cont, file, tmp_path):
     store = rntuple.Store(cont)

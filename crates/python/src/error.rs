@@ -83,7 +83,6 @@ pub(crate) enum Wrong {
     Clusters,
     StorageOption,
     StorageOptionsOfPath,
-    NoObject,
 }
 
 impl fmt::Display for Wrong {
@@ -123,7 +122,6 @@ impl fmt::Display for Wrong {
                 "storage options are endpoint, region, access_key, secret_key, session_token, anonymous, virtual_host, authorities"
             }
             Self::StorageOptionsOfPath => "storage options are for addresses that begin with s3://",
-            Self::NoObject => "the address names no object: write s3://BUCKET/PATH/FILE.root",
             Self::PageBytes => "pages and clusters have a byte at least",
         })
     }

@@ -13,6 +13,12 @@ pub(crate) struct Address {
     pub(crate) prefix: String,
 }
 
+/// The address that a path is; none of one of this machine.
+#[must_use]
+pub fn address(path: &std::path::Path) -> Option<&str> {
+    path.to_str().filter(|text| text.starts_with(SCHEME))
+}
+
 impl Address {
     /// The address that is written so; a slash at the end says nothing.
     pub(crate) fn parse(written: &str) -> Result<Self> {

@@ -24,6 +24,7 @@ mod remote;
 mod runtime;
 mod upload;
 
+pub use address::address;
 pub use error::{Error, Result, Wrong};
 pub use file::RemoteFile;
 pub use options::Options;

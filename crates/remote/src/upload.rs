@@ -1,6 +1,8 @@
 //! Objects that are written: many side by side, large ones in parts, and one that grows.
 
+use crate::address::Address;
 use crate::error::failed;
+use crate::options::Options;
 use crate::remote::Remote;
 use bytes::Bytes;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -140,6 +142,15 @@ pub struct RemoteOutput {
 }
 
 impl RemoteOutput {
+    /// Begins the object at `s3://bucket/path/file`; nothing is asked before there is a part of it.
+    ///
+    /// # Errors
+    /// [`Error`](crate::Error).
+    pub fn open(address: &str, options: &Options) -> crate::Result<Self> {
+        let (address, key) = Address::of_object(address)?;
+        Self::create(&Arc::new(Remote::at(address, options)?), &key).map_err(crate::Error::Bucket)
+    }
+
     /// Begins the object `key`; nothing is asked before there is a part of it.
     ///
     /// # Errors
@@ -157,6 +168,12 @@ impl RemoteOutput {
             under_way: JoinSet::new(),
             done: Vec::new(),
         })
+    }
+
+    /// What the object is called: all of its key behind the last slash.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.key.rsplit('/').next().unwrap_or(&self.key)
     }
 
     /// Appends to the part that is being filled; full ones go.

@@ -100,6 +100,10 @@ def ntuples(path: _Path, *, storage_options: _Storage = None) -> list[str]:
         return _ntuples(os.fspath(path), _storage(storage_options))
 
 
+def _ns(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * 1e9)
+
+
 def _storage(options: _Storage) -> dict[str, str] | None:
     return None if options is None else {name: str(value) for name, value in options.items()}
 
@@ -914,7 +918,7 @@ class Store:
             description=description,
             settings=_settings(compression),
             group_bytes=group_bytes,
-            keep_ns=None if keep is None else int(keep * 1e9),
+            keep_ns=_ns(keep),
             object_class=object_class,
         )
         made = Stored(stored)
@@ -949,18 +953,16 @@ class Store:
 
         Each page is compared with its checksum; raises Corrupt, and imports nothing, if one is damaged.
         """
+        source = open(os.fspath(path), ntuple)
         with _named(path):
-            return Stored(
-                self._store.import_root(
-                    os.fspath(path),
-                    ntuple,
-                    name,
-                    group_bytes=group_bytes,
-                    keep_ns=None if keep is None else int(keep * 1e9),
-                    object_class=object_class,
-                    order=list(order),
-                    progress=progress,
-                )
+            return self.import_ntuple(
+                source,
+                name,
+                group_bytes=group_bytes,
+                keep=keep,
+                object_class=object_class,
+                order=order,
+                progress=progress,
             )
 
     def import_ntuple(
@@ -983,7 +985,7 @@ class Store:
                 source._reader,
                 name,
                 group_bytes=group_bytes,
-                keep_ns=None if keep is None else int(keep * 1e9),
+                keep_ns=_ns(keep),
                 object_class=object_class,
                 order=list(order),
                 progress=progress,
@@ -1018,7 +1020,7 @@ class Store:
             source._passing(filter, start, stop),
             settings=_settings(compression),
             group_bytes=group_bytes,
-            keep_ns=None if keep is None else int(keep * 1e9),
+            keep_ns=_ns(keep),
             object_class=object_class,
         )
         return Stored(made)
@@ -1060,13 +1062,13 @@ class Stored:
 
     def open(self, *, version: int | None = None, tag: str | None = None, time: float | None = None) -> Ntuple:
         """Opens a version for reading, the current one unless another is told; see ``open`` of this module."""
-        return Ntuple(self._stored.open(version, tag, None if time is None else int(time * 1e9)))
+        return Ntuple(self._stored.open(version, tag, _ns(time)))
 
     def version(
         self, version: int | None = None, *, tag: str | None = None, time: float | None = None
     ) -> Version:
         """The current version, or another."""
-        return Version(self._stored.version(version, tag, None if time is None else int(time * 1e9)))
+        return Version(self._stored.version(version, tag, _ns(time)))
 
     def versions(self) -> list[Version]:
         """All versions that are there, the oldest first."""

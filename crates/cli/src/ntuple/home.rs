@@ -5,15 +5,12 @@ use crate::path::shown_outside;
 use crate::place::{self, PoolArg, Session};
 use dolmen_client::Container;
 use dolmen_local::Upkeep;
-use dolmen_remote::{Options, Remote, RemoteFile, RemoteOutput};
+use dolmen_remote::{Options, Remote, RemoteFile, RemoteOutput, address};
 use dolmen_rntuple::rootfile::{self, FileOptions, RootFile};
 use dolmen_rntuple::store::{Store, StoreOptions};
 use dolmen_rntuple::{Ntuple, Source};
 use std::path::Path;
 use std::sync::Arc;
-
-/// What addresses of object stores begin with.
-const REMOTE: &str = "s3://";
 
 /// An open store of ntuples, and what keeps it open.
 pub(crate) struct Home {
@@ -24,16 +21,11 @@ pub(crate) struct Home {
 /// An open pool, closed when what is read of it is no longer needed; none of an object store.
 pub(crate) struct Held(Option<(Container, Session)>);
 
-/// The address of an object store; none for a path of this machine.
-fn remote(path: &Path) -> Option<&str> {
-    path.to_str().filter(|text| text.starts_with(REMOTE))
-}
-
 impl Home {
     /// That of a container, or, if the pool is written as `s3://BUCKET`, of a prefix of that.
     pub(crate) fn open(pool: &PoolArg, cont: &str, writes: bool) -> Outcome<Self> {
         let options = StoreOptions::default();
-        if let Some(bucket) = remote(&pool.pool) {
+        if let Some(bucket) = address(&pool.pool) {
             let address = format!("{}/{cont}", bucket.trim_end_matches('/'));
             let bucket = Remote::open(&address, &Options::default())?;
             return Ok(Self { store: Store::in_bucket(Arc::new(bucket), &options), held: Held(None) });
@@ -62,7 +54,7 @@ impl Home {
 
 /// A file of ROOT, of this machine or in an object store.
 pub(crate) fn root_file(path: &Path) -> Outcome<RootFile> {
-    let Some(address) = remote(path) else { return Ok(RootFile::open(path)?) };
+    let Some(address) = address(path) else { return Ok(RootFile::open(path)?) };
     Ok(RemoteFile::open(address, &Options::default())?.into_root()?)
 }
 
@@ -94,17 +86,12 @@ pub(crate) fn export<S: Source>(
     options: FileOptions,
     progress: impl FnMut(u64),
 ) -> Outcome<()> {
-    let Some(address) = remote(to) else {
+    let Some(address) = address(to) else {
         return Ok(rootfile::export(ntuple, to, options, progress)?);
     };
-    let (prefix, name) = address.rsplit_once('/').expect("it begins with two of them");
-    if prefix.len() < REMOTE.len() || name.is_empty() {
-        let failure = Failure::new(Exit::Usage, format!("{address} names no object"));
-        return Err(failure.hint("write s3://BUCKET/PATH/FILE.root"));
-    }
-    let bucket = Arc::new(Remote::open(prefix, &Options::default())?);
-    let output = RemoteOutput::create(&bucket, name).map_err(dolmen_rntuple::Error::from)?;
-    Ok(rootfile::export_on(ntuple, Box::new(output), name, options, progress)?)
+    let output = RemoteOutput::open(address, &Options::default())?;
+    let name = output.name().to_owned();
+    Ok(rootfile::export_on(ntuple, Box::new(output), &name, options, progress)?)
 }
 
 impl From<dolmen_remote::Error> for Failure {

@@ -1,23 +1,14 @@
 //! Object stores of the S3 kind, and files of ROOT in them, by their addresses.
 
 use crate::error::{Error, Result, Wrong};
-use dolmen_remote::{Options, Remote, RemoteFile, RemoteOutput};
+use dolmen_remote::{Options, RemoteFile, RemoteOutput, address};
 use dolmen_rntuple::rootfile::{FileOptions, RootFile, export, export_on};
 use dolmen_rntuple::{Ntuple, Source};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
-
-/// What addresses begin with.
-const REMOTE: &str = "s3://";
 
 /// How an endpoint is reached, as Python says it.
 pub(super) type Said = BTreeMap<String, String>;
-
-/// The address of an object store; none for a path of this machine.
-pub(super) fn address(path: &Path) -> Option<&str> {
-    path.to_str().filter(|text| text.starts_with(REMOTE))
-}
 
 /// How an endpoint is reached: what is not said is as the variables of the environment have it.
 pub(super) fn options(said: Option<Said>) -> Result<Options> {
@@ -63,13 +54,7 @@ pub(super) fn export_to<S: Source>(
         }
         return Ok(export(ntuple, path, how, progress)?);
     };
-    let no_object = Error::Argument(Wrong::NoObject);
-    let Some((prefix, name)) =
-        address.rsplit_once('/').filter(|(prefix, name)| prefix.len() > REMOTE.len() && !name.is_empty())
-    else {
-        return Err(no_object);
-    };
-    let bucket = Arc::new(Remote::open(prefix, &options(said)?)?);
-    let output = RemoteOutput::create(&bucket, name).map_err(dolmen_rntuple::Error::from)?;
-    Ok(export_on(ntuple, Box::new(output), name, how, progress)?)
+    let output = RemoteOutput::open(address, &options(said)?)?;
+    let name = output.name().to_owned();
+    Ok(export_on(ntuple, Box::new(output), &name, how, progress)?)
 }

@@ -128,30 +128,6 @@ impl NtupleStore {
         Ok(self.hold(py, stored)?)
     }
 
-    /// Imports an ntuple of a file of ROOT, its pages as they are, under another name if one is given.
-    #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
-    #[pyo3(signature = (path, ntuple=None, name=None, *, group_bytes=None, keep_ns=None, object_class=None, order=Vec::new(), progress=None))]
-    fn import_root(
-        &self,
-        py: Python<'_>,
-        path: PathBuf,
-        ntuple: Option<String>,
-        name: Option<String>,
-        group_bytes: Option<u32>,
-        keep_ns: Option<u64>,
-        object_class: Option<&str>,
-        order: Vec<u32>,
-        progress: Option<Py<PyAny>>,
-    ) -> PyResult<StoredNtuple> {
-        let how = create_options(group_bytes, keep_ns, object_class, order)?;
-        let stored = self.run(py, |store| {
-            let ntuple = super::reader::open_file(&path, ntuple.as_deref(), None)?;
-            let name = import(store, &ntuple, name, &how, super::teller(progress))?;
-            Ok(store.ntuple(&name)?)
-        })?;
-        Ok(self.hold(py, stored)?)
-    }
-
     /// Imports an ntuple, wherever it is, its pages as they are, under another name if one is given.
     #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
     #[pyo3(signature = (reader, name=None, *, group_bytes=None, keep_ns=None, object_class=None, order=Vec::new(), progress=None))]

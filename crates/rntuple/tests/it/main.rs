@@ -7,6 +7,8 @@ mod corpus;
 mod estimate;
 mod fuzzed;
 mod hostile;
+#[path = "../../../sim/tests/it/inputs.rs"]
+mod inputs;
 mod late;
 mod made;
 mod read;

@@ -7,6 +7,7 @@ mod corpus;
 mod engine;
 mod forged;
 mod hostile;
+mod inputs;
 mod transactions;
 mod workload;
 
