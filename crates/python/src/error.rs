@@ -402,7 +402,7 @@ fn of_ntuple(error: &dolmen_rntuple::Error) -> Kind {
         }
         E::Exists { .. } | E::NoFit { fit: dolmen_rntuple::Fit::Twice, .. } => ("Exists", der::EXIST),
         E::OtherSchema | E::Behind { .. } => ("Conflict", der::BUSY),
-        E::Expired | E::Lost => ("Stale", der::STALE),
+        E::Expired | E::Lost | E::Freed { .. } => ("Stale", der::STALE),
         E::Store { source } => (of_store(source), source.der()),
         E::Bucket { source } => of_bucket(source.failure),
         E::Io { source, .. } => match source.kind() {

@@ -276,6 +276,11 @@ pub enum Error {
         /// What was asked for.
         name: Box<str>,
     },
+    /// The version that is read was freed meanwhile: no tag keeps it, and it was replaced for long enough.
+    Freed {
+        /// Its number.
+        version: u64,
+    },
     /// What is to be stored has other fields or columns than the ntuple has by now.
     OtherSchema,
     /// The ntuple is in another store, whose pages this one has not.
@@ -460,6 +465,11 @@ impl fmt::Display for Error {
             }
             Self::Exists { name } => write!(f, "there is \"{name}\" already"),
             Self::NoVersion { name } => write!(f, "there is no version \"{name}\""),
+            Self::Freed { version } => write!(
+                f,
+                "version {version} was freed while it was read: open the ntuple again; a tag keeps a version for ever, and `keep` sets how long \
+                 others are kept"
+            ),
             Self::OtherSchema => f.write_str("the ntuple has other fields or columns"),
             Self::OtherStore => {
                 f.write_str("the ntuple is in another store, and pages are shared within one: import it, or skim fields of it")
@@ -477,6 +487,24 @@ impl fmt::Display for Error {
             Self::Store { .. } => f.write_str("the store could not do it"),
             Self::Bucket { source } => source.fmt(f),
             Self::Io { offset, .. } => write!(f, "cannot read or write at offset {offset}"),
+        }
+    }
+}
+
+impl Error {
+    /// Why what is stored cannot be read.
+    ///
+    /// # Errors
+    /// Itself, if it says nothing of what is stored.
+    pub(crate) fn damage(self) -> Result<Box<str>> {
+        match &self {
+            Self::Corrupt { .. } | Self::Unsupported { .. } | Self::TooBig { .. } | Self::Freed { .. } => {
+                Ok(self.to_string().into())
+            }
+            Self::Store { source: source @ dolmen_client::Error::Corrupt { .. } } => {
+                Ok(source.to_string().into())
+            }
+            _ => Err(self),
         }
     }
 }

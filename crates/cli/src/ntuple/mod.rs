@@ -87,7 +87,7 @@ impl From<dolmen_rntuple::Error> for Failure {
             E::OtherSchema => {
                 Self::new(Exit::Usage, why).hint("`dolmen ntuple show` tells the fields of both")
             }
-            E::Behind { .. } | E::Changed { .. } | E::Expired | E::Lost => {
+            E::Behind { .. } | E::Changed { .. } | E::Expired | E::Lost | E::Freed { .. } => {
                 Self::new(Exit::InUse, why).hint("run the command again")
             }
             E::OtherStore | E::NoEntries { .. } | E::NoFit { .. } | E::NotFlat { .. } => {

@@ -373,8 +373,19 @@ pub(crate) fn collect(args: &Collect) -> Outcome<Answer> {
         "clusters": collected.clusters,
         "writers": collected.writers,
         "ntuples": collected.ntuples,
+        "damaged": collected.damaged.iter().map(|one| json!({ "name": &*one.name, "why": &*one.why })).collect::<Vec<_>>(),
     });
-    Ok(Answer::new(text, json))
+    let answer = Answer::new(text, json);
+    if collected.damaged.is_empty() {
+        return Ok(answer);
+    }
+    let damaged: Vec<String> =
+        collected.damaged.iter().map(|one| format!("\"{}\" ({})", one.name, one.why)).collect();
+    let why = format!(
+        "what may be of damaged ntuples is left: {}; `dolmen ntuple destroy` frees one with all that is left of it",
+        damaged.join(", ")
+    );
+    Ok(answer.ending(Exit::Found, why))
 }
 
 pub(crate) fn destroy(args: &Named) -> Outcome<Answer> {

@@ -154,13 +154,22 @@ impl Store {
 
     pub(super) fn listed(&self, at: At<'_>) -> Result<Vec<Listed>> {
         let mut listed = Vec::new();
-        for name in self.home.dkeys(at, Records::Catalogue)? {
-            let Some(entry) = self.home.get(at, Records::Catalogue, &name, place::ID)? else { continue };
-            let Entry { number, created_ns } = Entry::read(&entry)?;
-            listed.push(Listed { name: String::from_utf8_lossy(&name).into(), created_ns, number });
+        for (name, entry) in self.entries(at)? {
+            let Entry { number, created_ns } = entry?;
+            listed.push(Listed { name, created_ns, number });
         }
         listed.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         Ok(listed)
+    }
+
+    /// All names, with what the catalogue has under them.
+    pub(super) fn entries(&self, at: At<'_>) -> Result<Vec<(Box<str>, Result<Entry>)>> {
+        let mut entries = Vec::new();
+        for name in self.home.dkeys(at, Records::Catalogue)? {
+            let Some(entry) = self.home.get(at, Records::Catalogue, &name, place::ID)? else { continue };
+            entries.push((String::from_utf8_lossy(&name).into(), Entry::read(&entry)));
+        }
+        Ok(entries)
     }
 
     /// The ntuple of that name.
@@ -169,14 +178,24 @@ impl Store {
     /// [`Error::NoNtuple`].
     pub fn ntuple(&self, name: &str) -> Result<Stored> {
         let Some(entry) = self.entry(At::Latest, name)? else {
-            let others = self.list()?.into_iter().map(|listed| listed.name).collect();
-            return Err(Error::NoNtuple { name: name.into(), others });
+            return Err(self.no_ntuple(name));
         };
         Ok(self.numbered(name, entry.number))
     }
 
+    /// The error that there is none of that name.
+    pub(super) fn no_ntuple(&self, name: &str) -> Error {
+        match self.entries(At::Latest) {
+            Ok(entries) => {
+                let others = entries.into_iter().map(|(name, _)| name).collect();
+                Error::NoNtuple { name: name.into(), others }
+            }
+            Err(error) => error,
+        }
+    }
+
     /// What the catalogue has under a name.
-    fn entry(&self, at: At<'_>, name: &str) -> Result<Option<Entry>> {
+    pub(super) fn entry(&self, at: At<'_>, name: &str) -> Result<Option<Entry>> {
         let found = self.home.get(at, Records::Catalogue, name.as_bytes(), place::ID)?;
         found.map(|entry| Entry::read(&entry)).transpose()
     }
@@ -342,7 +361,7 @@ impl Stored {
 
     /// Where the bytes of a version come from.
     pub(super) fn source(&self, anchor: &Anchor) -> StoreSource {
-        StoreSource::new(self.home(), self.own(), ObjectClass(anchor.class))
+        StoreSource::new(self.home(), (self.own(), anchor.version), ObjectClass(anchor.class))
     }
 
     /// The anchor of a version.

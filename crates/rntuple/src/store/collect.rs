@@ -4,19 +4,22 @@
 //! whoever wrote it is known as a writer still, or has made it part of a version that is there, or it is nobody's. Writers whose lease
 //! is over are removed in that transaction: what they commit later fails.
 //!
-//! Invariants: nothing is freed that a version refers to, or that has the number of a writer whose record is there.
+//! What cannot be read of an ntuple might name any cluster. So, as long as one is damaged, clusters are freed only of writers that are removed, which
+//! no version has; all else goes on, and the damaged ones are told. When they are mended or destroyed the rest is freed.
+//!
+//! Invariants: nothing is freed that a version refers to, or may refer to, or that has the number of a writer whose record is there.
 
-use super::catalogue::{Listed, Store, Stored};
+use super::catalogue::{Store, Stored};
 use super::home::At;
 use super::place::{self, Named, Records};
-use super::record::{Anchor, Writer};
+use super::record::{Anchor, Entry, Writer};
 use super::versions::lists;
 use crate::error::{Error, Result, Structure};
 use crate::format::Header;
 use crate::format::locator::Locator;
 use crate::format::page_list::PageList;
 use crate::ntuple::fetch_envelopes;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Times that it begins anew because versions were removed meanwhile: whoever removes them leaves some.
 const REPEATS_MAX: u32 = 8;
@@ -25,7 +28,7 @@ const REPEATS_MAX: u32 = 8;
 const LISTS_MAX: usize = 16;
 
 /// What was freed.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Collected {
     /// Versions that were kept for long enough.
     pub versions: u64,
@@ -35,26 +38,64 @@ pub struct Collected {
     pub clusters: u64,
     /// Objects of ntuples without a name.
     pub ntuples: u64,
+    /// Ntuples that cannot be read, by their names: what might be theirs is left until they are mended, or destroyed.
+    pub damaged: Vec<Unreadable>,
+}
+
+/// An ntuple that cannot be read, at least in part.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreadable {
+    /// Its name.
+    pub name: Box<str>,
+    /// What is wrong.
+    pub why: Box<str>,
 }
 
 /// Who needs what, at one time.
+#[derive(Default)]
 struct Roots {
-    ntuples: Vec<(Stored, Vec<Anchor>)>,
+    /// With why their versions are not known, or these.
+    ntuples: Vec<(Stored, Anchors)>,
+    /// Names whose ntuples are not known.
+    unknown: Damaged,
     writers: Vec<Writer>,
-    removed: u64,
+    removed: Vec<Writer>,
+    /// How many of those that are removed cannot be read.
+    unreadable: u64,
 }
 
+/// Numbers of all clusters that versions refer to, and ntuples of which some may not be known.
+#[derive(Default)]
+struct Needed {
+    clusters: BTreeSet<u64>,
+    damaged: Damaged,
+}
+
+/// Versions of an ntuple, or why they cannot be read.
+type Anchors = core::result::Result<Vec<Anchor>, Box<str>>;
+
+/// Why ntuples cannot be read, by their names.
+type Damaged = BTreeMap<Box<str>, Box<str>>;
+
 impl Store {
-    /// Destroys an ntuple with all its versions, and frees what nobody else needs: pages that it shares with a clone stay.
+    /// Destroys an ntuple with all its versions, also one that is damaged, and frees what nobody else needs: pages that it shares with a
+    /// clone stay.
     ///
     /// # Errors
     /// [`Error::NoNtuple`]; [`Error::Store`]: if it is gone by then, the next [`collect`](Self::collect) frees the rest.
     pub fn destroy(&self, name: &str) -> Result<Collected> {
-        let stored = self.ntuple(name)?;
-        self.home().transact(|at| {
-            stored.check_named(at)?;
-            self.home().punch(at, Records::Catalogue, name.as_bytes())
+        let is_named = self.home().transact(|at| {
+            let entry = self.entry(at, name);
+            if matches!(entry, Ok(None)) {
+                return Ok(false);
+            }
+            entry.map(drop).or_else(|error| error.damage().map(drop))?;
+            self.home().punch(at, Records::Catalogue, name.as_bytes())?;
+            Ok(true)
         })?;
+        if !is_named {
+            return Err(self.no_ntuple(name));
+        }
         // Without a name it is nobody's, and is freed with the rest.
         self.collect()
     }
@@ -62,40 +103,45 @@ impl Store {
     /// Frees what nobody needs: versions that were kept for long enough, what writers have left that are dead, and what was of ntuples that
     /// were destroyed. Safe beside writers and readers; costs a walk through the container's objects and all page lists.
     ///
+    /// An ntuple that is damaged does not keep others from what can be done for them: it is told in [`Collected::damaged`].
+    ///
     /// # Errors
-    /// [`Error::Store`], [`Error::Corrupt`]: nothing is freed that is not known to be nobody's.
+    /// [`Error::Store`]; [`Error::Corrupt`] if the names themselves cannot be read: nothing is freed that is not known to be nobody's.
     pub fn collect(&self) -> Result<Collected> {
         let mut collected = Collected::default();
-        for Listed { name, number, .. } in self.list()? {
-            match self.numbered(&name, number).expire() {
-                Ok(versions) => collected.versions += versions,
-                // It was destroyed meanwhile.
-                Err(Error::NoNtuple { .. }) => {}
-                Err(other) => return Err(other),
-            }
-        }
+        let mut damaged = self.expire_all(&mut collected)?;
         let objects = self.home().objects()?;
         let mut repeats = 0;
         let (roots, needed) = loop {
             let roots = self.roots()?;
-            match needed(&roots) {
-                Ok(needed) => break (roots, needed),
-                Err(error) if repeats == REPEATS_MAX || self.is_still(&roots)? => return Err(error),
-                Err(_) => repeats += 1,
+            collected.writers += roots.removed.len() as u64 + roots.unreadable;
+            let needed = needed(&roots);
+            let is_whole = needed.as_ref().is_ok_and(|needed| needed.damaged.is_empty());
+            if is_whole || repeats == REPEATS_MAX || self.is_still(&roots)? {
+                break (roots, needed?);
             }
+            repeats += 1;
         };
         // What was removed must not come back without what is freed now.
         self.home().settle()?;
-        collected.writers = roots.removed;
-        let is_held = |number: u64| roots.writers.iter().any(|writer| writer.holds(number));
+        let is_of = |writers: &[Writer], number: u64| writers.iter().any(|writer| writer.holds(number));
+        let is_known = needed.damaged.is_empty() && roots.unknown.is_empty();
+        let is_free = |number: u64| {
+            let is_needed = needed.clusters.contains(&number) || is_of(&roots.writers, number);
+            !is_needed && (is_known || is_of(&roots.removed, number))
+        };
         let named: BTreeSet<u64> = roots.ntuples.iter().map(|(stored, _)| stored.number()).collect();
         for object in &objects {
             match object.named {
-                Named::Cluster(number) if !needed.contains(&number) && !is_held(number) => {
+                Named::Cluster(number) if is_free(number) => {
                     self.home().free(object)?;
                     collected.clusters += 1;
                 }
-                Named::Ntuple(number) if !named.contains(&number) && !is_held(number) => {
+                Named::Ntuple(number)
+                    if roots.unknown.is_empty()
+                        && !named.contains(&number)
+                        && !is_of(&roots.writers, number) =>
+                {
                     self.home().free(object)?;
                     collected.ntuples += 1;
                 }
@@ -103,38 +149,80 @@ impl Store {
             }
         }
         self.home().sweep()?;
+        damaged.extend(needed.damaged);
+        damaged.extend(roots.unknown);
+        collected.damaged = damaged.into_iter().map(|(name, why)| Unreadable { name, why }).collect();
         Ok(collected)
+    }
+
+    /// Removes versions of all ntuples that were kept for long enough; those of which that cannot be said.
+    fn expire_all(&self, collected: &mut Collected) -> Result<Damaged> {
+        let mut damaged = Damaged::new();
+        for (name, entry) in self.entries(At::Latest)? {
+            let Ok(Entry { number, .. }) = entry else { continue };
+            let stored = self.numbered(&name, number);
+            // What others remove meanwhile may look like damage, once.
+            match stored.expire().or_else(|error| error.damage().and_then(|_| stored.expire())) {
+                Ok(versions) => collected.versions += versions,
+                // It was destroyed meanwhile.
+                Err(Error::NoNtuple { .. }) => {}
+                Err(error) => {
+                    damaged.insert(name, error.damage()?);
+                }
+            }
+        }
+        Ok(damaged)
     }
 
     /// Looks at all names, versions and writers at one time.
     fn roots(&self) -> Result<Roots> {
         let (home, now_ns) = (self.home(), self.now_ns());
         home.transact(|at| {
-            let mut roots = Roots { ntuples: Vec::new(), writers: Vec::new(), removed: 0 };
+            let mut roots = Roots::default();
             for dkey in home.dkeys(at, Records::Writers)? {
                 let Some(found) = home.get(at, Records::Writers, &dkey, place::RECORD)? else { continue };
-                let writer = Writer::read(&found)?;
-                if writer.until_ns < now_ns {
-                    home.punch(at, Records::Writers, &dkey)?;
-                    roots.removed += 1;
-                } else {
-                    roots.writers.push(writer);
+                match Writer::read(&found) {
+                    Ok(writer) if writer.until_ns >= now_ns => {
+                        roots.writers.push(writer);
+                        continue;
+                    }
+                    Ok(writer) => roots.removed.push(writer),
+                    // Until when it is to be left alone is not known: if it is there still it is told that it was not.
+                    Err(error) => {
+                        error.damage()?;
+                        roots.unreadable += 1;
+                    }
                 }
+                home.punch(at, Records::Writers, &dkey)?;
             }
-            for Listed { name, number, .. } in self.listed(at)? {
-                let stored = self.numbered(&name, number);
-                let anchors = stored.anchors(at)?;
-                roots.ntuples.push((stored, anchors));
+            for (name, entry) in self.entries(at)? {
+                match entry {
+                    Ok(Entry { number, .. }) => {
+                        let stored = self.numbered(&name, number);
+                        let anchors = match stored.anchors(at) {
+                            Ok(anchors) => Ok(anchors),
+                            Err(error) => Err(error.damage()?),
+                        };
+                        roots.ntuples.push((stored, anchors));
+                    }
+                    Err(error) => {
+                        roots.unknown.insert(name, error.damage()?);
+                    }
+                }
             }
             Ok(roots)
         })
     }
 
-    /// Whether all of these versions are still there.
+    /// Whether all of these versions are still there, and what cannot be read cannot be read still.
     fn is_still(&self, roots: &Roots) -> Result<bool> {
         for (stored, anchors) in &roots.ntuples {
-            let there = stored.anchors(At::Latest)?;
-            if anchors.iter().any(|anchor| !there.contains(anchor)) {
+            let is_still = match (anchors, stored.anchors(At::Latest)) {
+                (Ok(anchors), Ok(there)) => anchors.iter().all(|anchor| there.contains(anchor)),
+                (Err(_), Ok(_)) => false,
+                (_, Err(error)) => error.damage().map(|_| true)?,
+            };
+            if !is_still {
                 return Ok(false);
             }
         }
@@ -142,27 +230,40 @@ impl Store {
     }
 }
 
-/// Numbers of all clusters that versions refer to.
-fn needed(roots: &Roots) -> Result<BTreeSet<u64>> {
-    let mut needed = BTreeSet::new();
+/// What versions need.
+fn needed(roots: &Roots) -> Result<Needed> {
+    let mut needed = Needed::default();
     for (stored, anchors) in &roots.ntuples {
-        let mut seen = BTreeSet::new();
-        for anchor in anchors {
-            let source = stored.source(anchor);
-            let envelope = fetch_envelopes(&source, &[(Structure::Header, anchor.header)])?.remove(0);
-            let header_sum = Header::read(&envelope)?.checksum;
-            let unseen = lists(&source, anchor)?.into_iter().filter(|link| seen.insert(link.locator.order()));
-            let links: Vec<_> = unseen.map(|link| (Structure::PageList, link)).collect();
-            for some in links.chunks(LISTS_MAX) {
-                for envelope in fetch_envelopes(&source, some)? {
-                    let list = PageList::read(&envelope, header_sum)?;
-                    needed.extend(list.pages.iter().filter_map(|page| match page.locator {
-                        Locator::Stored { object, .. } => Some(object),
-                        _ => None,
-                    }));
-                }
+        let why = match anchors {
+            Ok(anchors) => match clusters(stored, anchors, &mut needed.clusters) {
+                Ok(()) => continue,
+                Err(error) => error.damage()?,
+            },
+            Err(why) => why.clone(),
+        };
+        needed.damaged.insert(stored.name().into(), why);
+    }
+    Ok(needed)
+}
+
+/// Adds the numbers of all clusters that versions of an ntuple refer to.
+fn clusters(stored: &Stored, anchors: &[Anchor], needed: &mut BTreeSet<u64>) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    for anchor in anchors {
+        let source = stored.source(anchor);
+        let envelope = fetch_envelopes(&source, &[(Structure::Header, anchor.header)])?.remove(0);
+        let header_sum = Header::read(&envelope)?.checksum;
+        let unseen = lists(&source, anchor)?.into_iter().filter(|link| seen.insert(link.locator.order()));
+        let links: Vec<_> = unseen.map(|link| (Structure::PageList, link)).collect();
+        for some in links.chunks(LISTS_MAX) {
+            for envelope in fetch_envelopes(&source, some)? {
+                let list = PageList::read(&envelope, header_sum)?;
+                needed.extend(list.pages.iter().filter_map(|page| match page.locator {
+                    Locator::Stored { object, .. } => Some(object),
+                    _ => None,
+                }));
             }
         }
     }
-    Ok(needed)
+    Ok(())
 }

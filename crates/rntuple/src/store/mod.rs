@@ -40,7 +40,7 @@ mod zones;
 pub use affinity::{Access, order_of};
 pub use append::Appender;
 pub use catalogue::{CreateOptions, Listed, Store, StoreOptions, Stored, When};
-pub use collect::Collected;
+pub use collect::{Collected, Unreadable};
 pub use columns::ColumnAdder;
 pub use commit::Version;
 pub use prune::{Compare, Condition, Number};

@@ -90,6 +90,8 @@ pub struct StoreSource {
     home: Home,
     class: ObjectClass,
     own: Records,
+    /// The version that is read.
+    version: u64,
     counts: Arc<Counts>,
     zones: Arc<Zones>,
     spare: Arc<Spare>,
@@ -121,9 +123,23 @@ struct Asking {
 }
 
 impl StoreSource {
-    pub(super) fn new(home: &Home, own: Records, class: ObjectClass) -> Self {
+    pub(super) fn new(home: &Home, (own, version): (Records, u64), class: ObjectClass) -> Self {
         let (counts, zones, spare) = (Arc::default(), Arc::default(), Arc::default());
-        Self { home: home.clone(), class, own, counts, zones, spare }
+        Self { home: home.clone(), class, own, version, counts, zones, spare }
+    }
+
+    /// Why something cannot be read: of a version that was freed meanwhile nothing is damaged.
+    fn why(&self, error: Error) -> Error {
+        let is_missing =
+            matches!(error, Error::Corrupt { fault: Fault::Short { .. } | Fault::Reference, .. });
+        if !is_missing {
+            return error;
+        }
+        match self.home.get(home::At::Latest, self.own, &place::version(self.version), place::ANCHOR) {
+            Ok(None) => Error::Freed { version: self.version },
+            // What is told is what was met first.
+            Ok(Some(_)) | Err(_) => error,
+        }
     }
 
     /// What it has asked for since it was opened, with all its clones.
@@ -140,6 +156,10 @@ impl StoreSource {
 
     /// What is known of the pages of lists, one behind the other.
     pub(super) fn known(&self, lists: &[Link]) -> Result<Vec<Known>> {
+        self.known_of(lists).map_err(|error| self.why(error))
+    }
+
+    fn known_of(&self, lists: &[Link]) -> Result<Vec<Known>> {
         let at_hand = || self.zones.by_list.lock().unwrap_or_else(PoisonError::into_inner);
         let place = |link: &Link| link.locator.order();
         let mut found: Vec<_> = {
@@ -173,6 +193,51 @@ impl StoreSource {
         self.counts.metadata_requests.fetch_add(keys.len() as u64, Ordering::Relaxed);
         self.counts.round_trips.fetch_add(1, Ordering::Relaxed);
         self.home.values(self.own, keys)
+    }
+
+    fn fetch_all(&self, wants: &mut [Want<'_>]) -> Result<()> {
+        let mut order: Vec<usize> = (0..wants.len()).collect();
+        order.sort_by_key(|&want| match wants[want].locator {
+            Locator::Stored { object, group, offset, .. } => (object, group, offset),
+            _ => (0, 0, 0),
+        });
+        if let Some(want) = wants.iter().find(|want| !matches!(want.locator, Locator::Stored { .. })) {
+            return Err(elsewhere(want.locator));
+        }
+        let (mut own, pages): (Vec<_>, Vec<_>) = order
+            .into_iter()
+            .filter(|&want| !wants[want].into.is_empty())
+            .partition(|&want| place::akey_of(wants[want].locator).is_some());
+        own.sort_by_key(|&want| place::akey_of(wants[want].locator));
+        let mut askings = Vec::new();
+        self.of_pages(wants, &pages, &mut askings)?;
+        let bytes: usize = askings.iter().map(|asking| asking.bytes).sum();
+        let requests: usize = askings.iter().map(|asking| self.requests(asking)).sum();
+        self.counts.page_requests.fetch_add(requests as u64, Ordering::Relaxed);
+        self.counts.page_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let page_count = askings.len();
+        Self::of_own(wants, &own, &mut askings);
+        self.counts.metadata_requests.fetch_add((askings.len() - page_count) as u64, Ordering::Relaxed);
+        let side_by_side_bytes_max = self.home.habits().side_by_side_bytes_max;
+        let mut rest = &mut askings[..];
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = rest.iter().position(|asking| {
+                bytes += asking.bytes;
+                bytes > side_by_side_bytes_max
+            });
+            let (some, behind) = rest.split_at_mut(fits.unwrap_or(rest.len()).max(1));
+            self.ask(some)?;
+            for Asking { parts, buf, .. } in some {
+                for &(want, start) in &*parts {
+                    let into = &mut *wants[want].into;
+                    into.copy_from_slice(&buf[start..start + into.len()]);
+                }
+                self.spare.put_back(core::mem::take(buf));
+            }
+            rest = behind;
+        }
+        Ok(())
     }
 
     /// Requests for pages of clusters, which are in the order of their places.
@@ -373,48 +438,7 @@ fn missing(structure: Structure, wanted_bytes: u64, left_bytes: u64) -> Error {
 
 impl Source for StoreSource {
     fn fetch(&self, wants: &mut [Want<'_>]) -> Result<()> {
-        let mut order: Vec<usize> = (0..wants.len()).collect();
-        order.sort_by_key(|&want| match wants[want].locator {
-            Locator::Stored { object, group, offset, .. } => (object, group, offset),
-            _ => (0, 0, 0),
-        });
-        if let Some(want) = wants.iter().find(|want| !matches!(want.locator, Locator::Stored { .. })) {
-            return Err(elsewhere(want.locator));
-        }
-        let (mut own, pages): (Vec<_>, Vec<_>) = order
-            .into_iter()
-            .filter(|&want| !wants[want].into.is_empty())
-            .partition(|&want| place::akey_of(wants[want].locator).is_some());
-        own.sort_by_key(|&want| place::akey_of(wants[want].locator));
-        let mut askings = Vec::new();
-        self.of_pages(wants, &pages, &mut askings)?;
-        let bytes: usize = askings.iter().map(|asking| asking.bytes).sum();
-        let requests: usize = askings.iter().map(|asking| self.requests(asking)).sum();
-        self.counts.page_requests.fetch_add(requests as u64, Ordering::Relaxed);
-        self.counts.page_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        let page_count = askings.len();
-        Self::of_own(wants, &own, &mut askings);
-        self.counts.metadata_requests.fetch_add((askings.len() - page_count) as u64, Ordering::Relaxed);
-        let side_by_side_bytes_max = self.home.habits().side_by_side_bytes_max;
-        let mut rest = &mut askings[..];
-        while !rest.is_empty() {
-            let mut bytes = 0;
-            let fits = rest.iter().position(|asking| {
-                bytes += asking.bytes;
-                bytes > side_by_side_bytes_max
-            });
-            let (some, behind) = rest.split_at_mut(fits.unwrap_or(rest.len()).max(1));
-            self.ask(some)?;
-            for Asking { parts, buf, .. } in some {
-                for &(want, start) in &*parts {
-                    let into = &mut *wants[want].into;
-                    into.copy_from_slice(&buf[start..start + into.len()]);
-                }
-                self.spare.put_back(core::mem::take(buf));
-            }
-            rest = behind;
-        }
-        Ok(())
+        self.fetch_all(wants).map_err(|error| self.why(error))
     }
 
     fn holds(&self, locator: Locator, _bytes: u64) -> Result<()> {

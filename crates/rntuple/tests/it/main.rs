@@ -19,6 +19,7 @@ mod store_append;
 mod store_bucket;
 mod store_columns;
 mod store_crash;
+mod store_damaged;
 mod store_power;
 mod store_prune;
 mod store_reshape;

@@ -12,7 +12,7 @@ use dolmen_rntuple::{Entries, Error, Memory, Ntuple};
 use proptest::prelude::*;
 use std::sync::Barrier;
 
-fn options(page_bytes: u32, cluster_bytes: u64) -> Options {
+pub(crate) fn options(page_bytes: u32, cluster_bytes: u64) -> Options {
     Options { compression: Compression::Zstd(3), page_bytes, cluster_bytes, ..Options::default() }
 }
 

@@ -340,7 +340,11 @@ impl BucketHome {
         let (root, _) = self.root()?;
         let mut needed: BTreeSet<u128> = root.nodes.values().map(|part| part.object).collect();
         for records in root.nodes.keys() {
-            let node = self.node(&root, *records)?;
+            let node = match self.node(&root, *records) {
+                Ok(node) => node,
+                // What it refers to is not known: nothing is freed until it is mended, or destroyed.
+                Err(error) => return error.damage().map(drop),
+            };
             needed.extend(node.slots.values().filter_map(|slot| match slot {
                 Slot::There(part) => Some(part.object),
                 Slot::Here(_) => None,
@@ -419,7 +423,10 @@ fn draw() -> Result<u128> {
 
 /// Whether records were not where they have to be.
 fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::Corrupt { structure: Structure::Record, fault: Fault::Short { .. }, .. })
+    matches!(
+        error,
+        Error::Corrupt { structure: Structure::Record, fault: Fault::Short { .. }, .. } | Error::Freed { .. }
+    )
 }
 
 fn lost() -> Error {
