@@ -157,6 +157,8 @@ pub enum Refusal {
     TooDeep,
     /// Its values have no bytes.
     NoBytes,
+    /// It is a tree without branches.
+    NoBranch,
     /// What it has is right and not known.
     Has(Feature),
 }
@@ -303,6 +305,8 @@ pub enum Error {
     Expired,
     /// Some of what the writer had put could not be written, which was told then.
     Lost,
+    /// Whoever was told of progress, or asked whether to go on, has called it off.
+    Stopped,
     /// The store could not do it.
     Store {
         /// Why.
@@ -320,6 +324,27 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+}
+
+/// What is answered by whoever is told of progress: whether to go on.
+pub trait GoOn {
+    /// Goes on, or not.
+    ///
+    /// # Errors
+    /// The one that ends what is under way: [`Error::Stopped`].
+    fn go_on(self) -> Result<()>;
+}
+
+impl GoOn for () {
+    fn go_on(self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl GoOn for Result<()> {
+    fn go_on(self) -> Result<()> {
+        self
+    }
 }
 
 impl fmt::Display for Fit {
@@ -417,6 +442,7 @@ impl fmt::Display for Refusal {
             Self::Type => f.write_str("its type is not known"),
             Self::TooDeep => f.write_str("it has classes in classes too deeply"),
             Self::NoBytes => f.write_str("its values have no bytes"),
+            Self::NoBranch => f.write_str("there is no branch in it"),
             Self::Has(feature) => write!(f, "it has {feature}"),
         }
     }
@@ -483,6 +509,7 @@ impl fmt::Display for Error {
             Self::Lost => {
                 f.write_str("some of what was put could not be written, as was told then: begin again with all of it")
             }
+            Self::Stopped => f.write_str("it was called off"),
             Self::Expired => f.write_str("the writer was silent for too long, and what it wrote was freed"),
             Self::Store { .. } => f.write_str("the store could not do it"),
             Self::Bucket { source } => source.fmt(f),

@@ -30,7 +30,7 @@ pub mod write;
 mod zone;
 
 pub use array::{Array, Lists, Values};
-pub use error::{Error, Fault, Feature, Fit, Refusal, Result, Structure};
+pub use error::{Error, Fault, Feature, Fit, GoOn, Refusal, Result, Structure};
 pub use ntuple::{Cluster, Entries, Ntuple};
 pub use source::{Memory, Source, Want};
 pub use zone::{Bounds, Zone};

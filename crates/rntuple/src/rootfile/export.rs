@@ -6,7 +6,7 @@
 use super::anchor::Anchor;
 use super::layout::{BLOB_BYTES_MAX, Layout};
 use super::write::{FORMAT_VERSION, FileOptions, Output, RootWriter};
-use crate::error::{Error, Fault, Result, Structure};
+use crate::error::{Error, Fault, GoOn, Result, Structure};
 use crate::format::CHECKSUM_BYTES;
 use crate::format::block;
 use crate::format::footer::Footer;
@@ -24,11 +24,11 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// [`Error::Corrupt`] of a page that is damaged: the file is not there then. What source and file say.
-pub fn export<S: Source>(
+pub fn export<S: Source, P: GoOn>(
     ntuple: &Ntuple<S>,
     path: &Path,
     options: FileOptions,
-    progress: impl FnMut(u64),
+    progress: impl FnMut(u64) -> P,
 ) -> Result<()> {
     let writer = RootWriter::create(path, ntuple.header().clone(), ntuple.known(), options)?;
     put_all(ntuple, writer, progress)
@@ -38,25 +38,25 @@ pub fn export<S: Source>(
 ///
 /// # Errors
 /// As of [`export`].
-pub fn export_on<S: Source>(
+pub fn export_on<S: Source, P: GoOn>(
     ntuple: &Ntuple<S>,
     output: Box<dyn Output>,
     name: &str,
     options: FileOptions,
-    progress: impl FnMut(u64),
+    progress: impl FnMut(u64) -> P,
 ) -> Result<()> {
     let writer = RootWriter::create_on(output, name, ntuple.header().clone(), ntuple.known(), options)?;
     put_all(ntuple, writer, progress)
 }
 
-fn put_all<S: Source>(
+fn put_all<S: Source, P: GoOn>(
     ntuple: &Ntuple<S>,
     mut writer: RootWriter,
-    mut progress: impl FnMut(u64),
+    mut progress: impl FnMut(u64) -> P,
 ) -> Result<()> {
     for cluster in ntuple.all_clusters()? {
         writer.append(&ntuple.take(&cluster, |_| true)?)?;
-        progress(cluster.pages.first_entry + cluster.pages.entry_count);
+        progress(cluster.pages.first_entry + cluster.pages.entry_count).go_on()?;
     }
     writer.finish()
 }

@@ -9,7 +9,7 @@ use super::pack::{Group, pack};
 use super::pipeline::Pipeline;
 use super::record::{Config, Made};
 use super::zones::Known;
-use crate::error::{Error, Fault, Feature, Result, Structure};
+use crate::error::{Error, Fault, Feature, GoOn, Result, Structure};
 use crate::format::schema::Schema;
 use crate::format::{CHECKSUM_BYTES, Header, PAGE_BYTES_MAX, checksum};
 use crate::ntuple::{Cluster, Entries, Ntuple};
@@ -39,13 +39,13 @@ impl Store {
     /// As [`import`](Self::import); `progress` is told of the entries that are in the container.
     ///
     /// # Errors
-    /// As [`import`](Self::import).
-    pub fn import_telling<S: Source>(
+    /// As [`import`](Self::import); those of `progress`, and nothing is imported.
+    pub fn import_telling<S: Source, P: GoOn>(
         &self,
         name: &str,
         from: &Ntuple<S>,
         options: &CreateOptions,
-        progress: impl FnMut(u64),
+        progress: impl FnMut(u64) -> P,
     ) -> Result<Version> {
         self.check_name(name)?;
         let header = Header { name: name.into(), checksum: 0, ..from.header().clone() };
@@ -104,11 +104,11 @@ struct Batch<'g> {
 
 impl Writing {
     /// Puts all clusters of another ntuple.
-    pub(super) fn copy_all<S: Source>(
+    pub(super) fn copy_all<S: Source, P: GoOn>(
         &mut self,
         class: ObjectClass,
         from: &Ntuple<S>,
-        mut progress: impl FnMut(u64),
+        mut progress: impl FnMut(u64) -> P,
     ) -> Result<Vec<Placed>> {
         // That they follow each other.
         from.all_clusters()?;
@@ -124,7 +124,7 @@ impl Writing {
             clusters.sort_by_key(|cluster| cluster.pages.first_entry);
             for cluster in clusters {
                 placed.push(self.copy(class, from, &cluster, zones.as_deref())?);
-                progress(cluster.pages.first_entry + cluster.pages.entry_count);
+                progress(cluster.pages.first_entry + cluster.pages.entry_count).go_on()?;
             }
         }
         Ok(placed)

@@ -6,7 +6,7 @@ use super::catalogue::{Stored, When};
 use super::home::At;
 use super::source::StoreSource;
 use super::zones::Known;
-use crate::error::{Error, Fault, Result, Structure};
+use crate::error::{Error, Fault, GoOn, Result, Structure};
 use crate::format::locator::Locator;
 use crate::format::page_list::Page;
 use crate::format::schema::Schema;
@@ -77,11 +77,11 @@ impl Stored {
     /// that were looked at.
     ///
     /// # Errors
-    /// [`Error::NoVersion`]; [`Error::Corrupt`] and [`Error::Store`] where it cannot go on: of metadata, or where the store is not to be reached.
+    /// [`Error::NoVersion`]; those of `progress`; [`Error::Corrupt`] and [`Error::Store`] where it cannot go on: of metadata, or where the store is not to be reached.
     ///
     /// # Panics
     /// Where memory has addresses of fewer than 32 bits.
-    pub fn scrub(&self, when: When<'_>, mut progress: impl FnMut(u64)) -> Result<Scrubbed> {
+    pub fn scrub<P: GoOn>(&self, when: When<'_>, mut progress: impl FnMut(u64) -> P) -> Result<Scrubbed> {
         let ntuple = self.open(when)?;
         let mut scrubbed = Scrubbed::default();
         for at in ntuple.groups_with(Entries { first: 0, end: ntuple.entry_count() })? {
@@ -108,7 +108,7 @@ impl Stored {
                     }
                 }
                 scrubbed.look(&ntuple, &mut some)?;
-                progress(pages.first_entry + pages.entry_count);
+                progress(pages.first_entry + pages.entry_count).go_on()?;
             }
         }
         Ok(scrubbed)

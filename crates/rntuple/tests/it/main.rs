@@ -26,6 +26,7 @@ mod store_reshape;
 mod store_scrub;
 mod store_served;
 mod store_skim;
+mod store_trees;
 mod store_versions;
 mod store_world;
 mod tree_classes;

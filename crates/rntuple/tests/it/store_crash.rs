@@ -3,6 +3,7 @@
 use crate::made::{How, Type, file};
 use crate::read::{numbers, values_of};
 use crate::store_append::{cluster, two_columns};
+use crate::store_trees::{COUNT, how, two_branches};
 use crate::store_world::{KINDS, Kind, LEASE_NS, World, all_ints};
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::ColumnKind;
@@ -71,6 +72,29 @@ fn an_import_that_ends_anywhere_is_there_as_a_whole_or_leaves_nothing() {
             if is_there {
                 let stored = store.open("events", When::Now).unwrap();
                 assert_eq!(stored.read(&[0], Entries { first: 0, end: 20 }).unwrap(), wanted);
+                store.destroy("events").unwrap();
+            }
+            assert_eq!(world.object_count(), 0);
+        },
+    );
+    assert!(steps > 9, "{steps}");
+}
+
+#[test]
+fn an_import_of_a_tree_that_ends_anywhere_is_there_as_a_whole_or_leaves_nothing() {
+    let (tree, options) = (two_branches(), CreateOptions::default());
+    let steps = at_each_request(
+        |_| (),
+        |world, ()| world.store().import_tree("events", &tree, &how(), &options, |_| ()).map(drop),
+        |world, (), is_done| {
+            let store = world.another();
+            let is_there = !store.list().unwrap().is_empty();
+            assert!(is_there || !is_done);
+            world.clock.advance(LEASE_NS * 2);
+            store.collect().unwrap();
+            if is_there {
+                let stored = store.open("events", When::Now).unwrap();
+                assert_eq!(all_ints(&stored, "run_number").len() as u64, COUNT);
                 store.destroy("events").unwrap();
             }
             assert_eq!(world.object_count(), 0);

@@ -72,6 +72,8 @@ pub struct Branch {
     pub children: Vec<usize>,
     /// How many entries it has.
     pub entry_count: u64,
+    /// Bytes of its values before they were compressed, by its own word, or stored if these are more.
+    pub(crate) said_bytes: u64,
     pub(super) baskets: Vec<Placed>,
     pub(super) shape: core::result::Result<Shape, Refusal>,
     pub(super) of: core::result::Result<Type, Refusal>,
@@ -96,12 +98,17 @@ impl Branch {
         self.baskets.len()
     }
 
+    /// The first entry of each basket.
+    pub(crate) fn basket_starts(&self) -> impl Iterator<Item = u64> {
+        self.baskets.iter().map(|basket| basket.first_entry)
+    }
+
     pub(super) fn refused(&self, why: Refusal) -> Error {
         Error::BranchRefused { branch: self.path.clone(), class: self.class.clone(), why }
     }
 
     /// The name of a field: its own without that of the branch above and without brackets.
-    pub(super) fn field_name<'a>(&'a self, above: &str) -> &'a str {
+    pub(crate) fn field_name<'a>(&'a self, above: &str) -> &'a str {
         let above = above.trim_end_matches('.');
         let own = self.name.strip_prefix(above).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&self.name);
         own.split('[').next().unwrap_or(own).trim_end_matches('.')
@@ -175,6 +182,12 @@ fn branch(
     let object = objects.at(place);
     let name: Box<str> = object.text("fName").into();
     let path = above.map_or_else(|| name.clone(), |above| format!("{}/{name}", above.path).into());
+    let stored_bytes = baskets.iter().map(|basket| match &basket.at {
+        Where::File { bytes, .. } => u64::from(*bytes),
+        Where::Here(basket) => basket.data.len() as u64,
+    });
+    let said_bytes = object.int("fTotBytes").and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
+    let said_bytes = said_bytes.max(stored_bytes.sum());
     let is_known = matches!(&*object.class, "TBranch" | "TBranchElement");
     let entry_count = if is_known { count(object, "fEntries")? } else { 0 };
     let leaves = leaves(objects, object)?;
@@ -198,6 +211,7 @@ fn branch(
         parent,
         children: Vec::new(),
         entry_count,
+        said_bytes,
         baskets,
         shape,
         of: Err(Refusal::Type),

@@ -1,0 +1,194 @@
+//! Trees of ROOT's files as ntuples: their branches are read some entries at a time and written as clusters.
+
+use super::append::Writing;
+use super::base::{Base, Placed};
+use super::catalogue::{CreateOptions, Store};
+use super::commit::Version;
+use super::pipeline::Pipeline;
+use super::record::{Config, Made};
+use crate::array::Array;
+use crate::error::{Error, Fit, GoOn, Refusal, Result};
+use crate::format::Header;
+use crate::format::schema::Schema;
+use crate::ntuple::Entries;
+use crate::rootfile::tree::Tree;
+use crate::write::{self, Options};
+
+/// Which branches of a tree become fields, and how these are written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TreeOptions {
+    /// Branches by their paths or names; none for all at the top.
+    pub branches: Option<Vec<Box<str>>>,
+    /// Whether branches that this program does not read are left out; else one of them is an error.
+    pub leaves_out: bool,
+    /// How clusters are written.
+    pub write: Options,
+}
+
+/// What was imported of a tree.
+#[derive(Debug)]
+pub struct TreeImported {
+    /// The version that has it.
+    pub version: Version,
+    /// Why branches were left out: an [`Error::BranchRefused`] of each.
+    pub left_out: Vec<Error>,
+}
+
+/// A field that a branch becomes.
+struct Taken {
+    branch: usize,
+    name: Box<str>,
+}
+
+impl Store {
+    /// Imports a tree under a name: each branch as a field, whose name is that of the branch without what is behind a bracket or a dot at its
+    /// end, and with `_` where it has a dot. It is read some entries at a time, of about the bytes of a cluster, from where baskets of all
+    /// branches begin if there are such places, and is there all at once. `progress` is told of the entries that are in the store.
+    ///
+    /// # Errors
+    /// [`Error::Exists`]; [`Error::BranchRefused`] of a branch that is not read, unless such are left out and others are there;
+    /// [`Error::NoField`] of one that the tree has not; [`Error::NoFit`] of two of one name; those of reading; those of `progress`;
+    /// [`Error::Store`].
+    pub fn import_tree<P: GoOn>(
+        &self,
+        name: &str,
+        tree: &Tree,
+        how: &TreeOptions,
+        options: &CreateOptions,
+        mut progress: impl FnMut(u64) -> P,
+    ) -> Result<TreeImported> {
+        self.check_name(name)?;
+        let (taken, left_out) = taken(tree, how)?;
+        let mut schema = Schema::default();
+        for field in &taken {
+            tree.branches()[field.branch].type_of()?.add_to(&mut schema, &field.name);
+        }
+        let writer = concat!("Dolmen ", env!("CARGO_PKG_VERSION")).into();
+        let header =
+            Header { name: name.into(), description: tree.title().into(), writer, schema, checksum: 0 };
+        let group_bytes = self.group_bytes(options, how.write.cluster_bytes);
+        let options = &CreateOptions { group_bytes: Some(group_bytes), ..options.clone() };
+        let config = Config { keep_ns: 0, group_bytes, class: 0, order: options.order.clone() };
+        let (numbers, measures) = (self.numbers(), options.measures);
+        let mut writing = Writing { numbers, pipeline: Pipeline::new(self.home()), config, measures };
+        let stored = self.numbered(name, writing.numbers.next()?);
+        let class = self.class(options)?;
+        let (base, envelope) = Base::before_first(&header, header.schema.known(), class);
+        let numbers: Vec<usize> = taken.iter().map(|field| field.branch).collect();
+        let mut steps = Steps::of(tree, &numbers, how.write.cluster_bytes);
+        let mut clusters: Vec<Placed> = Vec::new();
+        while let Some(entries) = steps.next() {
+            let arrays = tree.read(&numbers, entries)?;
+            steps.read(entries, arrays.iter().map(Array::bytes).sum());
+            let fields: Vec<(&str, &Array)> = taken.iter().map(|field| &*field.name).zip(&arrays).collect();
+            // What has come out a little larger than was thought is a cluster still.
+            let cluster_bytes = how.write.cluster_bytes.saturating_add(how.write.cluster_bytes / 2);
+            for range in write::cut(&fields, &Options { cluster_bytes, ..how.write })? {
+                let sealed = write::seal(&header.schema, &fields, range, &how.write)?;
+                let columns = (sealed.entry_count, &sealed.columns[..]);
+                clusters.push(writing.put(class, &header.schema, 0, columns)?);
+            }
+            progress(entries.end).go_on()?;
+        }
+        writing.pipeline.finish()?;
+        let mut first = base.append(&clusters, Made::Imported, self.now_ns())?;
+        first.put_header(&envelope)?;
+        self.publish(&stored, &first, options, &writing.numbers)?;
+        writing.numbers.forget();
+        Ok(TreeImported { version: Version::of(&first.base.anchor), left_out })
+    }
+}
+
+/// The branches that become fields, and why others do not.
+fn taken(tree: &Tree, how: &TreeOptions) -> Result<(Vec<Taken>, Vec<Error>)> {
+    let wanted: Vec<usize> = match &how.branches {
+        Some(names) => names.iter().map(|name| tree.branch(name)).collect::<Result<_>>()?,
+        None => tree.top_branches().collect(),
+    };
+    let (mut taken, mut left_out): (Vec<Taken>, Vec<Error>) = (Vec::new(), Vec::new());
+    for branch in wanted {
+        match tree.branches()[branch].type_of() {
+            Ok(_) => {}
+            Err(why) if how.leaves_out => {
+                left_out.push(why);
+                continue;
+            }
+            Err(why) => return Err(why),
+        }
+        let name: Box<str> = tree.branches()[branch].field_name("").replace('.', "_").into();
+        if taken.iter().any(|other| other.name == name) {
+            return Err(Error::NoFit { field: name, fit: Fit::Twice });
+        }
+        taken.push(Taken { branch, name });
+    }
+    if taken.is_empty() {
+        let none = || {
+            let (branch, class) = (tree.name().into(), "TTree".into());
+            Error::BranchRefused { branch, class, why: Refusal::NoBranch }
+        };
+        return Err(left_out.pop().unwrap_or_else(none));
+    }
+    Ok((taken, left_out))
+}
+
+/// Entries that are read at a time.
+struct Steps {
+    next: u64,
+    count: u64,
+    step_bytes: u64,
+    /// Bytes of all entries, as the tree has them.
+    said_bytes: u64,
+    /// Entries that were read last, and their bytes.
+    last: (u64, u64),
+    /// Where baskets of all branches begin.
+    starts: Vec<u64>,
+}
+
+impl Steps {
+    fn of(tree: &Tree, branches: &[usize], step_bytes: u64) -> Self {
+        let (mut said_bytes, mut starts, mut is_first) = (0_u64, Vec::new(), true);
+        let mut waiting = branches.to_vec();
+        while let Some(number) = waiting.pop() {
+            let branch = &tree.branches()[number];
+            waiting.extend(&branch.children);
+            said_bytes = said_bytes.saturating_add(branch.said_bytes);
+            let own: Vec<u64> = branch.basket_starts().collect();
+            // What has branches below has no baskets itself.
+            if own.is_empty() {
+                continue;
+            }
+            if is_first {
+                starts = own;
+            } else {
+                starts.retain(|start| own.binary_search(start).is_ok());
+            }
+            is_first = false;
+        }
+        Self { next: 0, count: tree.entry_count(), step_bytes, said_bytes, last: (0, 0), starts }
+    }
+
+    /// The entries that are read next.
+    fn next(&mut self) -> Option<Entries> {
+        let (first, left) = (self.next, self.count - self.next);
+        if left == 0 {
+            return None;
+        }
+        // As many as take the bytes of a step, by what the tree says and by what was read last.
+        let within = |(entries, bytes): (u64, u64)| {
+            let fit = u128::from(self.step_bytes) * u128::from(entries) / u128::from(bytes.max(1));
+            if bytes == 0 { left } else { u64::try_from(fit).unwrap_or(u64::MAX).clamp(1, left) }
+        };
+        let most = within((self.count, self.said_bytes)).min(within(self.last));
+        let behind = &self.starts[..self.starts.partition_point(|&start| start <= first + most)];
+        let is_worth = |&&start: &&u64| start > first + most / 2;
+        let end = if most == left { None } else { behind.last().filter(is_worth).copied() };
+        let end = end.unwrap_or(first + most);
+        self.next = end;
+        Some(Entries { first, end })
+    }
+
+    /// Takes note of how many bytes some entries had.
+    fn read(&mut self, entries: Entries, bytes: u64) {
+        self.last = (entries.end - entries.first, bytes);
+    }
+}

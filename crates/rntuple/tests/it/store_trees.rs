@@ -1,0 +1,126 @@
+//! Trees that are imported: as fields with the same values, in clusters, or not at all.
+
+use crate::store_world::{LEASE_NS, World};
+use crate::tree_made::{Branch, How, branch, element, leaf};
+use crate::trees::{HOW, all, entry, tree};
+use dolmen_rntuple::rootfile::tree::Tree;
+use dolmen_rntuple::store::{CreateOptions, Made, TreeOptions, When};
+use dolmen_rntuple::write::Options;
+use dolmen_rntuple::{Entries, Error, Fit, Refusal, Result};
+
+/// Entries of the trees here.
+pub(crate) const COUNT: u64 = 100;
+
+fn four(name: &'static str) -> Branch {
+    let entries = (0..COUNT as u32).map(|at| entry(|big| big.u32(at * 3))).collect();
+    branch(name, vec![leaf("TLeafI", "i")], entries)
+}
+
+fn vectors(name: &'static str) -> Branch {
+    let vector = |at: u64| {
+        let len = at % 4;
+        entry(|big| {
+            big.counted(9, |big| {
+                big.u32(len as u32);
+                (0..len).for_each(|item| big.u32((at * 10 + item) as u32));
+            });
+        })
+    };
+    element(name, ("vector<int>", 0, -1, 0), (0..COUNT).map(vector).collect())
+}
+
+/// A branch that is not read.
+fn unknown(name: &'static str) -> Branch {
+    branch(name, vec![leaf("TLeafQ", "q")], vec![vec![0]; COUNT as usize])
+}
+
+pub(crate) fn of(branches: &[Branch]) -> Tree {
+    tree(branches, &[], How { entries_of_a_basket: 10, ..HOW })
+}
+
+pub(crate) fn two_branches() -> Tree {
+    of(&[four("run.number."), vectors("hits[n]")])
+}
+
+pub(crate) fn how() -> TreeOptions {
+    TreeOptions {
+        branches: None,
+        leaves_out: false,
+        write: Options { cluster_bytes: 700, ..Options::default() },
+    }
+}
+
+fn named(names: &[&str]) -> TreeOptions {
+    TreeOptions { branches: Some(names.iter().map(|&name| name.into()).collect()), ..how() }
+}
+
+#[test]
+fn a_tree_is_imported_in_clusters_of_whole_baskets_with_the_values_that_it_has() {
+    World::each(|world| {
+        let (tree, store) = (two_branches(), world.store());
+        let mut told = Vec::new();
+        let options = CreateOptions::default();
+        let made = store.import_tree("made", &tree, &how(), &options, |entries| told.push(entries)).unwrap();
+        assert_eq!((made.version.entry_count, made.version.made), (COUNT, Made::Imported));
+        assert!(made.left_out.is_empty());
+        let stored = store.open("made", When::Now).unwrap();
+        let all_entries = Entries { first: 0, end: COUNT };
+        for (branch, field, type_name) in
+            [("run.number.", "run_number", "std::int32_t"), ("hits[n]", "hits", "std::vector<std::int32_t>")]
+        {
+            let number = stored.field(field).unwrap();
+            assert_eq!(&*stored.header().schema.fields[number as usize].type_name, type_name);
+            let found = stored.read(&[number], all_entries).unwrap().remove(0);
+            assert_eq!(found, all(&tree, branch).unwrap(), "{field}");
+        }
+        assert_eq!((&*stored.header().name, &*stored.header().description), ("made", "what happened"));
+        let clusters = stored.all_clusters().unwrap();
+        let ends: Vec<u64> =
+            clusters.iter().map(|cluster| cluster.pages.first_entry + cluster.pages.entry_count).collect();
+        assert_eq!(ends, told);
+        assert!(ends.len() > 3 && ends.iter().all(|end| end % 10 == 0), "{ends:?}");
+    });
+}
+
+#[test]
+fn what_is_not_read_of_a_tree_is_refused_by_name_or_left_out_if_that_is_asked_for() {
+    let world = World::any();
+    let (store, options) = (world.store(), CreateOptions::default());
+    let tree = of(&[four("i"), unknown("q"), vectors("v")]);
+    let import = |how: &TreeOptions| store.import_tree("made", &tree, how, &options, |_| ());
+    let is_q = |error: &Error| matches!(error, Error::BranchRefused { branch, why: Refusal::Leaf, .. } if &**branch == "q");
+    assert!(is_q(&import(&how()).unwrap_err()));
+    assert!(is_q(&import(&named(&["i", "q"])).unwrap_err()));
+    let only_q = TreeOptions { leaves_out: true, ..named(&["q"]) };
+    assert!(is_q(&import(&only_q).unwrap_err()), "an ntuple of nothing is none");
+    assert!(matches!(import(&named(&["i", "none"])), Err(Error::NoField { name }) if &*name == "none"));
+    let twice = import(&named(&["i", "i"]));
+    assert!(matches!(twice, Err(Error::NoFit { field, fit: Fit::Twice }) if &*field == "i"));
+    assert!(store.list().unwrap().is_empty());
+    let made = import(&TreeOptions { leaves_out: true, ..how() }).unwrap();
+    assert!(matches!(&made.left_out[..], [error] if is_q(error)));
+    let stored = store.open("made", When::Now).unwrap();
+    assert_eq!(
+        stored.header().schema.fields.iter().map(|field| &*field.name).collect::<Vec<_>>(),
+        ["i", "v", "_0"]
+    );
+    assert!(matches!(import(&named(&["i"])), Err(Error::Exists { .. })));
+    let none = of(&[]);
+    let found = store.import_tree("none", &none, &how(), &options, |_| ());
+    assert!(matches!(found, Err(Error::BranchRefused { why: Refusal::NoBranch, .. })));
+}
+
+#[test]
+fn who_is_told_of_progress_can_end_an_import_and_nothing_stays() {
+    World::each(|world| {
+        let (store, options) = (world.store(), CreateOptions::default());
+        let before = world.object_count();
+        let tell = |entries: u64| -> Result<()> { if entries < 50 { Ok(()) } else { Err(Error::Stopped) } };
+        let found = store.import_tree("made", &two_branches(), &how(), &options, tell);
+        assert!(matches!(found, Err(Error::Stopped)));
+        assert!(store.list().unwrap().is_empty());
+        world.clock.advance(LEASE_NS * 2);
+        store.collect().unwrap();
+        assert_eq!(world.object_count(), before);
+    });
+}
