@@ -112,7 +112,13 @@ enum Command {
 /// Reads a command line. What follows an option that takes a value is one, also a number below zero, so that it is told what is allowed.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let mut command = with_numbers(Cli::command());
-    let matches = command.try_get_matches_from_mut(words)?;
+    let mut meant = ntuple::meant(words.into_iter().collect());
+    let said = meant.pop().expect("what was said can be meant");
+    let found = meant.into_iter().find_map(|words| command.try_get_matches_from_mut(words).ok());
+    let matches = match found {
+        Some(matches) => matches,
+        None => command.try_get_matches_from_mut(said)?,
+    };
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct PoolArg {
     #[arg(long, value_name = "SIZE", value_parser = memory())]
     pub(crate) memory: Option<u64>,
     /// Wait so long for another process that uses the pool, instead of failing at once
-    #[arg(long, value_name = "SECONDS", value_parser = crate::size::count::<u64>(0, WAIT_SECONDS_MAX))]
+    #[arg(long, value_name = "SECONDS", value_parser = wait())]
     pub(crate) wait: Option<u64>,
 }
 
@@ -68,6 +68,11 @@ impl PoolArg {
             std::thread::park_timeout(REST);
         }
     }
+}
+
+/// For how many seconds a pool may be waited for.
+pub(crate) fn wait() -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
+    crate::size::count(0, WAIT_SECONDS_MAX)
 }
 
 /// What a pool may be given as memory: from what one target needs to more than machines have.
@@ -213,7 +218,18 @@ fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
     open_in(arg, options, None)
 }
 
+/// Refuses an object store in place of a pool.
+pub(crate) fn refuse_bucket(named: &Path) -> Outcome<()> {
+    let Some(address) = dolmen_remote::address(named) else { return Ok(()) };
+    let failure =
+        Failure::new(Exit::Usage, format!("{address} is an object store, and no pool can be there"));
+    Err(failure.hint(
+        "`dolmen ntuple` keeps ntuples in a bucket as it is: write s3://BUCKET PREFIX in place of POOL CONT",
+    ))
+}
+
 fn open_in(arg: &PoolArg, options: OpenOptions, lasts: Option<Duration>) -> Outcome<Session> {
+    refuse_bucket(&arg.pool)?;
     if let Some(system) = Served::of_address(&arg.pool, lasts)? {
         let opened = system.open(arg.pool.clone(), options.read_only);
         return opened.doing(|| format!("open pool {}", shown_outside(&arg.pool)));
@@ -242,6 +258,7 @@ fn refuse_system(dir: &Path) -> Outcome<()> {
 
 /// Opens a pool in this process, unless it is another's already.
 fn open_here(arg: &PoolArg, options: &OpenOptions, lasts: Option<Duration>) -> Outcome<Session> {
+    refuse_bucket(&arg.pool)?;
     let dir = pool_directory(&arg.pool)?;
     let doing = || format!("open pool {}", shown_outside(&dir));
     refuse_system(&dir).doing(doing)?;

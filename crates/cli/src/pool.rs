@@ -102,6 +102,7 @@ pub(crate) fn run(command: &Command) -> Outcome<Answer> {
 }
 
 fn create(args: &Create) -> Outcome<Answer> {
+    place::refuse_bucket(&args.dir)?;
     if let Some((system, label)) = args.dir.to_str().and_then(|text| text.rsplit_once('/'))
         && matches!(place::addresses(system), Ok(Some(_)))
     {

@@ -2,10 +2,10 @@
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::path::shown_outside;
-use crate::place::{self, PoolArg, Session};
+use crate::place::{self, ContArg, PoolArg, Session};
 use dolmen_client::Container;
 use dolmen_local::Upkeep;
-use dolmen_remote::{Options, Remote, RemoteFile, RemoteOutput, address};
+use dolmen_remote::{Options, Remote, RemoteFile, RemoteOutput, Wrong, address};
 use dolmen_rntuple::rootfile::{self, FileOptions, RootFile};
 use dolmen_rntuple::store::{Store, StoreOptions};
 use dolmen_rntuple::{Ntuple, Source};
@@ -15,27 +15,55 @@ use std::sync::Arc;
 /// An open store of ntuples, and what keeps it open.
 pub(crate) struct Home {
     pub(crate) store: Store,
+    /// What it is called in what is told.
+    shown: String,
     held: Held,
 }
 
 /// An open pool, closed when what is read of it is no longer needed; none of an object store.
-pub(crate) struct Held(Option<(Container, Session)>);
+pub(crate) struct Held(Option<(Container, Arc<Session>)>);
 
 impl Home {
     /// That of a container, or, if the pool is written as `s3://BUCKET`, of a prefix of that.
     pub(crate) fn open(pool: &PoolArg, cont: &str, writes: bool) -> Outcome<Self> {
-        let options = StoreOptions::default();
         if let Some(bucket) = address(&pool.pool) {
-            let address = format!("{}/{cont}", bucket.trim_end_matches('/'));
-            let bucket = Remote::open(&address, &Options::default())?;
-            return Ok(Self { store: Store::in_bucket(Arc::new(bucket), &options), held: Held(None) });
+            return Self::at(&format!("{}/{cont}", bucket.trim_end_matches('/')));
         }
         let session = match writes {
             true => place::open_with(pool, Upkeep::Thread)?,
             false => place::open_to_read(pool)?,
         };
-        let cont = session.container(cont)?;
-        Ok(Self { store: Store::new(&cont, &options), held: Held(Some((cont, session))) })
+        Self::within(&Arc::new(session), cont)
+    }
+
+    /// That at an address of an object store.
+    pub(crate) fn at(address: &str) -> Outcome<Self> {
+        let bucket = Remote::open(address, &Options::default())?;
+        let store = Store::in_bucket(Arc::new(bucket), &StoreOptions::default());
+        Ok(Self { store, shown: address.to_owned(), held: Held(None) })
+    }
+
+    /// Two of them, the first to be read. A pool that both are in is open once: whoever has it keeps all others out, himself too.
+    pub(crate) fn open_both(from: &ContArg, to: &ContArg) -> Outcome<(Self, Self)> {
+        if !is_one_pool(&from.pool.pool, &to.pool.pool) {
+            let read = Self::open(&from.pool, &from.cont, false)?;
+            return Ok((read, Self::open(&to.pool, &to.cont, true)?));
+        }
+        let written = Self::open(&to.pool, &to.cont, true)?;
+        let Some((_, session)) = &written.held.0 else { unreachable!("a bucket is no pool") };
+        Ok((Self::within(session, &from.cont)?, written))
+    }
+
+    /// That of a container of an open pool.
+    fn within(session: &Arc<Session>, name: &str) -> Outcome<Self> {
+        let cont = session.container(name)?;
+        let store = Store::new(&cont, &StoreOptions::default());
+        Ok(Self { store, shown: format!("container {name}"), held: Held(Some((cont, Arc::clone(session)))) })
+    }
+
+    /// What it is called in what is told.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
     }
 
     /// What keeps open what is read of it.
@@ -44,11 +72,41 @@ impl Home {
     }
 
     pub(crate) fn close(self) -> Outcome<()> {
-        let Self { store, held } = self;
+        let Self { store, held, shown: _ } = self;
         drop(store);
         let Some((cont, session)) = held.0 else { return Ok(()) };
         drop(cont);
-        session.close()
+        // Whoever has it still closes it.
+        Arc::into_inner(session).map_or(Ok(()), Session::close)
+    }
+}
+
+/// Whether two words name one pool, which is none of an object store.
+fn is_one_pool(one: &Path, other: &Path) -> bool {
+    if address(one).is_some() || address(other).is_some() {
+        return false;
+    }
+    let directory = |named: &Path| place::pool_directory(named).ok()?.canonicalize().ok();
+    one == other || directory(one).is_some_and(|one| directory(other) == Some(one))
+}
+
+/// What a word names that may be a file of ROOT.
+pub(crate) enum RootPlace {
+    File(RootFile),
+    /// There is none at this address: it can be that of a store of ntuples.
+    Store(Home),
+}
+
+/// A file of ROOT, of this machine or in an object store, or what else is at its address.
+pub(crate) fn root_place(path: &Path) -> Outcome<RootPlace> {
+    let Some(address) = address(path) else { return Ok(RootPlace::File(RootFile::open(path)?)) };
+    match RemoteFile::open(address, &Options::default()) {
+        Ok(file) => Ok(RootPlace::File(file.into_root()?)),
+        Err(dolmen_remote::Error::NoObject { .. })
+        | Err(dolmen_remote::Error::Address { what: Wrong::Object, .. }) => {
+            Ok(RootPlace::Store(Home::at(address)?))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -58,25 +116,40 @@ pub(crate) fn root_file(path: &Path) -> Outcome<RootFile> {
     Ok(RemoteFile::open(address, &Options::default())?.into_root()?)
 }
 
-/// An ntuple of a file of ROOT; the only one if there is no name.
-pub(crate) fn open_file(path: &Path, name: Option<&str>) -> Outcome<Ntuple<RootFile>> {
+/// An ntuple of the file of ROOT at a path; the only one if there is no name.
+pub(crate) fn open_at(path: &Path, name: Option<&str>) -> Outcome<Ntuple<RootFile>> {
+    open_file(path, root_file(path).doing(|| format!("read {}", shown_outside(path)))?, name)
+}
+
+/// An ntuple of a file of ROOT at this path; the only one if there is no name.
+pub(crate) fn open_file(path: &Path, file: RootFile, name: Option<&str>) -> Outcome<Ntuple<RootFile>> {
     let doing = || format!("read {}", shown_outside(path));
-    let mut file = root_file(path).doing(doing)?;
-    let names = file.ntuples();
-    let name = match (name, &names[..]) {
-        (Some(name), _) => name,
-        (None, [only]) => only,
-        (None, []) => {
-            let failure = Failure::new(Exit::Missing, format!("{} has no ntuple", shown_outside(path)));
-            return Err(failure.hint("trees (TTree) are read by `dolmen.rntuple.Tree` from Python"));
-        }
+    let (names, trees) = (file.ntuples(), file.trees());
+    let is_tree =
+        |name: &str| trees.iter().any(|tree| &**tree == name) && !names.iter().any(|of| &**of == name);
+    let failure = match (name, &names[..]) {
+        (Some(name), _) if is_tree(name) => of_trees(&format!("\"{name}\" is a tree, and no ntuple")),
+        (Some(name), _) => return opened(file, name).doing(doing),
+        (None, [only]) => return opened(file, &only.clone()).doing(doing),
+        (None, []) if trees.is_empty() => Failure::new(Exit::Missing, "it has no ntuple"),
+        (None, []) => of_trees(&format!("it has no ntuple, but trees: {}", trees.join(", "))),
         (None, several) => {
-            let failure = Failure::new(Exit::Usage, format!("{} has several ntuples", shown_outside(path)));
-            return Err(failure.hint(format!("name one of them: {}", several.join(", "))));
+            let failure = Failure::new(Exit::Usage, "it has several ntuples");
+            failure.hint(format!("name one of them: {}", several.join(", ")))
         }
     };
-    let anchor = file.anchor(name).doing(doing)?;
-    Ntuple::open(file, &anchor).doing(doing)
+    Err(failure).doing(doing)
+}
+
+fn opened(mut file: RootFile, name: &str) -> dolmen_rntuple::Result<Ntuple<RootFile>> {
+    let anchor = file.anchor(name)?;
+    Ntuple::open(file, &anchor)
+}
+
+/// Why a tree is not taken.
+fn of_trees(why: &str) -> Failure {
+    let failure = Failure::new(Exit::Missing, why);
+    failure.hint("`dolmen ntuple show`, `head` and `read` take trees")
 }
 
 /// Writes an ntuple to a file of ROOT, of this machine or in an object store, where it is when it is whole.

@@ -1,10 +1,18 @@
 //! `dolmen ntuple`: event data (RNTuple) in containers, object stores and files of ROOT.
 
+mod entries;
+mod filter;
 mod home;
+mod list;
 mod picture;
 mod read;
+mod rows;
 mod source;
 mod stored;
+mod version;
+mod words;
+
+pub(crate) use words::meant;
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Answer;
@@ -12,10 +20,14 @@ use clap::Subcommand;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// List the ntuples of a container, or of a file of ROOT
+    /// List the ntuples of a container, or the ntuples and trees of a file of ROOT
     List(source::Place),
-    /// Show the fields of an ntuple, with the bytes that each takes
+    /// Show the fields of an ntuple, with the bytes that each takes, or the branches of a tree
     Show(source::Source),
+    /// Print entries of an ntuple or a tree, as lines of JSON or CSV
+    Read(entries::Read),
+    /// Print the first entries of an ntuple or a tree
+    Head(entries::Head),
     /// Import an ntuple of a file of ROOT, its pages bit for bit as they are
     Import(stored::Import),
     /// Copy a version of an ntuple to another container or object store, its pages bit for bit as they are
@@ -52,6 +64,8 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
     match command {
         Command::List(place) => source::list(place),
         Command::Show(source) => read::show(source),
+        Command::Read(args) => entries::read(args, as_json),
+        Command::Head(args) => entries::head(args, as_json),
         Command::Import(args) => stored::import(args),
         Command::Copy(args) => stored::copy(args),
         Command::Append(args) => stored::append(args),
@@ -90,6 +104,7 @@ impl From<dolmen_rntuple::Error> for Failure {
             E::Behind { .. } | E::Changed { .. } | E::Expired | E::Lost | E::Freed { .. } => {
                 Self::new(Exit::InUse, why).hint("run the command again")
             }
+            E::Stopped => crate::interrupt::failure(),
             E::OtherStore | E::NoEntries { .. } | E::NoFit { .. } | E::NotFlat { .. } => {
                 Self::new(Exit::Usage, why)
             }
@@ -102,10 +117,28 @@ impl From<dolmen_rntuple::Error> for Failure {
                     F::Invalid => Exit::Usage,
                     F::Other => Exit::Other,
                 };
-                Self::new(exit, format!("{why}: {}", source.source))
+                Self::new(exit, format!("{why}: {}", said(&*source.source)))
             }
             E::Io { source, .. } => Self::new(exit_of(source.kind()), source.to_string()),
         }
+    }
+}
+
+/// What an object store says, without the frame that it has for programs.
+fn said(source: &dyn std::error::Error) -> String {
+    let text = source.to_string();
+    let Some((before, frame)) = text.split_once("<?xml").or_else(|| text.split_once("<Error>")) else {
+        return text;
+    };
+    let part = |name: &str| {
+        let behind = frame.split_once(&format!("<{name}>"))?.1;
+        Some(behind.split_once('<')?.0.trim().to_owned()).filter(|part| !part.is_empty())
+    };
+    let before = before.trim_end_matches([':', ' ', '\n']);
+    match (part("Message"), part("Code")) {
+        (Some(said), Some(code)) => format!("{before}: {said} ({code})"),
+        (Some(said), None) | (None, Some(said)) => format!("{before}: {said}"),
+        (None, None) => before.to_owned(),
     }
 }
 
@@ -119,5 +152,26 @@ fn exit_of(kind: std::io::ErrorKind) -> Exit {
         K::IsADirectory | K::NotADirectory => Exit::Usage,
         K::StorageFull | K::QuotaExceeded => Exit::Full,
         _ => Exit::Device,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::said;
+
+    #[test]
+    fn what_an_object_store_says_has_no_tags_in_it() {
+        let xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>NoSuchBucket</Code><Message>There is none</Message></Error>";
+        for (text, shown) in [
+            (
+                "status code: 404 Not Found: ".to_owned() + xml,
+                "status code: 404 Not Found: There is none (NoSuchBucket)",
+            ),
+            ("403: <Error><Code>AccessDenied</Code></Error>".to_owned(), "403: AccessDenied"),
+            ("500: <?xml version='1.0'?><html>".to_owned(), "500"),
+            ("no answer".to_owned(), "no answer"),
+        ] {
+            assert_eq!(said(&std::io::Error::other(text)), shown);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What is done with an ntuple wherever it is: shown, exported, served, estimated, drawn.
 
-use super::source::{Opened, Source, each};
-use super::{home, picture};
+use super::source::{Any, Opened, Source, each};
+use super::{home, list, picture};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, human};
 use crate::path::shown_outside;
@@ -54,8 +54,8 @@ pub(crate) struct Chosen {
     #[arg(long, value_name = "SECONDS")]
     latency: Option<f64>,
     /// Bytes a second, other than the medium's
-    #[arg(long, value_name = "BYTES")]
-    bandwidth: Option<f64>,
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::between(1, 1 << 50))]
+    bandwidth: Option<u64>,
 }
 
 #[derive(Args, Debug)]
@@ -95,10 +95,11 @@ impl Chosen {
             Where::Hdd => Medium::HDD,
         };
         let latency_s = self.latency.unwrap_or(medium.latency_s);
-        let bandwidth_bytes_s = self.bandwidth.unwrap_or(medium.bandwidth_bytes_s);
-        if !(latency_s >= 0.0 && bandwidth_bytes_s > 0.0) {
-            let why = "a latency is a number from 0 on, a bandwidth one above 0";
-            return Err(Failure::new(Exit::Usage, why));
+        #[expect(clippy::cast_precision_loss, reason = "a rate, of which three digits are told")]
+        let told = |bytes: u64| bytes as f64;
+        let bandwidth_bytes_s = self.bandwidth.map_or(medium.bandwidth_bytes_s, told);
+        if !(latency_s >= 0.0 && latency_s.is_finite()) {
+            return Err(Failure::new(Exit::Usage, "a latency is a number of seconds from 0 on"));
         }
         Ok(Medium { latency_s, bandwidth_bytes_s, ..medium })
     }
@@ -142,7 +143,10 @@ fn by_field(header: &Header, usage: &Usage) -> BTreeMap<u32, (u64, u64, u64)> {
 }
 
 pub(crate) fn show(source: &Source) -> Outcome<Answer> {
-    let opened = source.open()?;
+    let opened = match source.open_any()? {
+        Any::Ntuple(opened) => *opened,
+        Any::Tree(tree) => return Ok(list::of_tree(&tree)),
+    };
     let (header, usage) =
         each!(&opened, ntuple => used(ntuple, &[])).doing(|| format!("read {}", source.shown()))?;
     let sums = by_field(&header, &usage);
@@ -267,8 +271,15 @@ pub(crate) fn estimate(args: &Estimate) -> Outcome<Answer> {
     Ok(Answer::new(crate::output::pairs(&rows), json))
 }
 
+/// An amount in three digits at least, and in cents where it has some.
 fn dollars(amount: f64) -> String {
-    format!("${amount:.6}")
+    if amount == 0.0 {
+        return "$0".to_owned();
+    }
+    // Where the first digit stands behind the point.
+    let place = (0..20).find(|place| amount * 10_f64.powi(*place) >= 1.0).unwrap_or(20);
+    let digits = usize::try_from(place).map_or(2, |place| (place + 2).max(2));
+    format!("${amount:.digits$}")
 }
 
 pub(crate) fn plot(args: &Plot) -> Outcome<Answer> {
@@ -294,4 +305,23 @@ pub(crate) fn plot(args: &Plot) -> Outcome<Answer> {
         .collect();
     let told = format!("{} of {fields} fields in {}", bars.len(), shown_outside(&args.to));
     Ok(Answer::new(told, json!({ "fields": drawn })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dollars;
+
+    #[test]
+    fn money_has_three_digits_however_little_it_is() {
+        for (amount, shown) in [
+            (0.0, "$0"),
+            (1234.567, "$1234.57"),
+            (1.0, "$1.00"),
+            (0.023, "$0.0230"),
+            (0.000_000_040_04, "$0.0000000400"),
+            (1e-30, "$0.0000000000000000000000"),
+        ] {
+            assert_eq!(dollars(amount), shown);
+        }
+    }
 }

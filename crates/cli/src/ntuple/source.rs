@@ -1,62 +1,56 @@
 //! Where an ntuple is: in a file of ROOT, or in a store.
 
-use super::home::{Held, Home, open_file, root_file};
+use super::home::{Held, Home, RootPlace, open_file, root_place};
+use super::list;
+use super::version::VersionArg;
 use crate::failure::{Doing, Exit, Failure, Outcome};
-use crate::output::{Answer, Table, date};
-use crate::path::shown_outside;
-use crate::place::PoolArg;
+use crate::output::Answer;
+use crate::path::{shown_outside, word};
+use crate::place::{self, PoolArg};
 use clap::Args;
+use dolmen_remote::address;
 use dolmen_rntuple::Ntuple;
 use dolmen_rntuple::rootfile::RootFile;
-use dolmen_rntuple::store::{StoreSource, When};
-use serde_json::json;
+use dolmen_rntuple::rootfile::tree::Tree;
+use dolmen_rntuple::store::StoreSource;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 /// An ntuple to be read.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Source {
-    /// FILE [NTUPLE] of a file of ROOT, or POOL CONT NTUPLE; of an object store s3://BUCKET/FILE [NTUPLE] or s3://BUCKET PREFIX NTUPLE
+    /// FILE [NTUPLE] of a file of ROOT, or POOL CONT NTUPLE; of an object store s3://BUCKET/FILE [NTUPLE], s3://BUCKET PREFIX NTUPLE or
+    /// s3://BUCKET/PREFIX NTUPLE
     #[arg(value_names = ["FILE|POOL", "NTUPLE|CONT", "NTUPLE"], num_args = 1..=3, required = true)]
-    words: Vec<OsString>,
+    pub(crate) words: Vec<OsString>,
     #[command(flatten)]
-    version: VersionArg,
+    pub(crate) version: VersionArg,
+    #[command(flatten)]
+    pub(crate) wait: WaitArg,
 }
 
 /// What has ntuples.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
-    /// FILE of ROOT, or POOL CONT; of an object store s3://BUCKET/FILE or s3://BUCKET PREFIX
+    /// FILE of ROOT, or POOL CONT; of an object store s3://BUCKET/FILE, s3://BUCKET PREFIX or s3://BUCKET/PREFIX
     #[arg(value_names = ["FILE|POOL", "CONT"], num_args = 1..=2, required = true)]
     words: Vec<OsString>,
+    #[command(flatten)]
+    wait: WaitArg,
 }
 
-/// A version of an ntuple in a container; the current one if none is told.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct VersionArg {
-    /// The version with this number, of an ntuple in a container
-    #[arg(long, value_name = "NUMBER")]
-    version: Option<u64>,
-    /// The version that this tag keeps
-    #[arg(long, value_name = "TAG", conflicts_with = "version")]
-    tag: Option<String>,
-    /// The last version that was made by this time, in seconds since 1970 (UTC)
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["version", "tag"])]
-    at: Option<u64>,
+/// How long a pool is waited for that another process has.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct WaitArg {
+    /// Wait so long for another process that uses the pool, instead of failing at once
+    #[arg(long, value_name = "SECONDS", value_parser = place::wait())]
+    wait: Option<u64>,
 }
 
-impl VersionArg {
-    pub(crate) fn when(&self) -> When<'_> {
-        match (self.version, &self.tag, self.at) {
-            (Some(version), ..) => When::Version(version),
-            (None, Some(tag), _) => When::Tag(tag),
-            (None, None, Some(seconds)) => When::Time(seconds.saturating_mul(1_000_000_000)),
-            (None, None, None) => When::Now,
-        }
-    }
-
-    fn is_told(&self) -> bool {
-        self.version.is_some() || self.tag.is_some() || self.at.is_some()
+impl WaitArg {
+    pub(crate) fn pool(self, pool: &Path) -> PoolArg {
+        PoolArg { wait: self.wait, ..PoolArg::new(pool.to_owned()) }
     }
 }
 
@@ -64,6 +58,12 @@ impl VersionArg {
 pub(crate) enum Opened {
     File(Ntuple<RootFile>),
     Stored(Ntuple<StoreSource>, Held),
+}
+
+/// What can be read entry by entry.
+pub(crate) enum Any {
+    Ntuple(Box<Opened>),
+    Tree(Tree),
 }
 
 /// Does the same with an ntuple wherever it is.
@@ -84,27 +84,104 @@ impl Source {
         words.join(" ")
     }
 
+    /// Opens an ntuple.
     pub(crate) fn open(&self) -> Outcome<Opened> {
         match &self.words[..] {
             [pool, cont, name] => self.open_stored(pool, cont, name),
             [file, rest @ ..] => {
-                if self.version.is_told() {
-                    let failure = Failure::new(Exit::Usage, "a file has one version of an ntuple");
-                    return Err(failure.hint("name POOL CONT NTUPLE for versions"));
+                let (file, name) = (Path::new(file), rest.first().map(text).transpose()?);
+                match self.place(file, name)? {
+                    RootPlace::File(root) => Ok(Opened::File(open_file(file, root, name)?)),
+                    RootPlace::Store(home) => self.opened(home, name.expect("a store has several")),
                 }
-                let name = rest.first().map(text).transpose()?;
-                Ok(Opened::File(open_file(Path::new(file), name)?))
             }
             [] => unreachable!("one word is required"),
         }
     }
 
+    /// Opens an ntuple, or a tree of a file.
+    pub(crate) fn open_any(&self) -> Outcome<Any> {
+        let [file, rest @ ..] = &self.words[..] else { unreachable!("one word is required") };
+        if rest.len() > 1 {
+            return Ok(Any::Ntuple(self.open()?.into()));
+        }
+        let (file, name) = (Path::new(file), rest.first().map(text).transpose()?);
+        let root = match self.place(file, name)? {
+            RootPlace::File(root) => root,
+            RootPlace::Store(home) => {
+                return Ok(Any::Ntuple(self.opened(home, name.expect("a store has several"))?.into()));
+            }
+        };
+        let (ntuples, trees) = (root.ntuples(), root.trees());
+        let tree = match (name, &ntuples[..], &trees[..]) {
+            (Some(name), ..) => trees.iter().find(|tree| &***tree == name && !ntuples.contains(tree)),
+            (None, [], [only]) => Some(only),
+            (None, [], [_, ..]) => {
+                let failure = Failure::new(Exit::Usage, "it has several trees");
+                let failure = failure.hint(format!("name one of them: {}", trees.join(", ")));
+                return Err(failure).doing(|| format!("read {}", shown_outside(file)));
+            }
+            (None, ..) => None,
+        };
+        match tree {
+            Some(tree) => {
+                let opened = Tree::open(&Arc::new(root), tree);
+                Ok(Any::Tree(opened.doing(|| format!("read {}", self.shown()))?))
+            }
+            None => Ok(Any::Ntuple(Opened::File(open_file(file, root, name)?).into())),
+        }
+    }
+
+    /// The file that the first word names, or, with a name behind it, the store of ntuples at that address.
+    fn place(&self, file: &Path, name: Option<&str>) -> Outcome<RootPlace> {
+        refuse_pool(file, name)?;
+        let found = root_place(file).doing(|| format!("read {}", shown_outside(file)))?;
+        match &found {
+            RootPlace::File(_) if self.version.is_told() => {
+                let failure = Failure::new(Exit::Usage, "a file has one version of an ntuple");
+                Err(failure.hint("name POOL CONT NTUPLE for versions"))
+            }
+            RootPlace::Store(_) if name.is_none() => Err(no_object(file)),
+            _ => Ok(found),
+        }
+    }
+
     fn open_stored(&self, pool: &OsString, cont: &OsString, name: &OsString) -> Outcome<Opened> {
-        let home = Home::open(&PoolArg::new(PathBuf::from(pool)), text(cont)?, false)?;
-        let ntuple = home.store.open(text(name)?, self.version.when());
-        let ntuple = ntuple.doing(|| format!("open {}", self.shown()))?;
+        let home = Home::open(&self.wait.pool(Path::new(pool)), text(cont)?, false)?;
+        self.opened(home, text(name)?)
+    }
+
+    fn opened(&self, home: Home, name: &str) -> Outcome<Opened> {
+        let ntuple = self.version.open(&home.store, name).doing(|| format!("open {}", self.shown()))?;
         Ok(Opened::Stored(ntuple, home.into_held()))
     }
+}
+
+/// Refuses a pool in place of a file, and says which words are missing.
+fn refuse_pool(file: &Path, name: Option<&str>) -> Outcome<()> {
+    let is_pool = address(file).is_none()
+        && (file
+            .to_str()
+            .is_some_and(|text| ["file:", "unix:", "tcp://"].iter().any(|of| text.starts_with(of)))
+            || place::pool_directory(file).is_ok_and(|dir| dir.is_dir()));
+    if !is_pool {
+        return Ok(());
+    }
+    let (pool, cont) = (word(file), name.map_or_else(|| "CONT".to_owned(), |name| word(Path::new(name))));
+    let failure = Failure::new(Exit::Usage, format!("{} is no file of ROOT", shown_outside(file)));
+    let hint = format!("of a pool, container and ntuple are named too: {pool} {cont} NTUPLE");
+    let hint = format!("{hint}; `dolmen ntuple list {pool} {cont}` shows which there are");
+    Err(failure.hint(hint))
+}
+
+/// Why nothing is read of an address alone.
+fn no_object(address: &Path) -> Failure {
+    let shown = shown_outside(address);
+    let failure = Failure::new(Exit::Missing, format!("there is no file of ROOT at {shown}"));
+    let store = word(address);
+    failure.hint(format!(
+        "of a store of ntuples at an address one is named: {store} NTUPLE; `dolmen ntuple list {store}` shows which there are"
+    ))
 }
 
 fn text(word: &OsString) -> Outcome<&str> {
@@ -116,30 +193,32 @@ pub(crate) fn list(place: &Place) -> Outcome<Answer> {
     match &place.words[..] {
         [file] => {
             let path = Path::new(file);
-            let names = root_file(path).doing(|| format!("read {}", shown_outside(path)))?.ntuples();
-            let text = if names.is_empty() { "no ntuples".to_owned() } else { names.join("\n") };
-            let names: Vec<_> = names.iter().map(|name| json!({ "name": &**name })).collect();
-            Ok(Answer::new(text, names.into()))
+            let doing = || format!("read {}", shown_outside(path));
+            if let Err(failure) = refuse_pool(path, None) {
+                let pool = word(path);
+                let hint = format!("name a container, too: {pool} CONT; see `dolmen cont list {pool}`");
+                return Err(failure.hint(hint));
+            }
+            match root_place(path).doing(doing)? {
+                RootPlace::File(root) => list::of_file(root).doing(doing),
+                RootPlace::Store(home) => {
+                    let answer = list::of_store(&home)?;
+                    if answer.json.as_array().is_some_and(Vec::is_empty) {
+                        let why = format!(
+                            "there is neither a file of ROOT nor a store of ntuples at {}",
+                            home.shown()
+                        );
+                        return Err(Failure::new(Exit::Missing, why));
+                    }
+                    Ok(answer)
+                }
+            }
         }
         [pool, cont] => {
-            let home = Home::open(&PoolArg::new(PathBuf::from(pool)), text(cont)?, false)?;
-            let (mut table, mut all) =
-                (Table::new(&["name", "made (UTC)", "version", "entries"]), Vec::new());
-            for listed in home.store.list()? {
-                let version = home.store.ntuple(&listed.name)?.version(When::Now)?;
-                let made_s = i64::try_from(listed.created_ns / 1_000_000_000).unwrap_or(i64::MAX);
-                let numbers = [version.number.to_string(), version.entry_count.to_string()];
-                table.row([listed.name.to_string(), date(made_s)].into_iter().chain(numbers));
-                all.push(json!({
-                    "name": &*listed.name,
-                    "created_ns": listed.created_ns,
-                    "version": version.number,
-                    "entries": version.entry_count,
-                }));
-            }
+            let home = Home::open(&place.wait.pool(Path::new(pool)), text(cont)?, false)?;
+            let answer = list::of_store(&home)?;
             home.close()?;
-            let text = if all.is_empty() { "no ntuples".to_owned() } else { table.text() };
-            Ok(Answer::new(text, all.into()))
+            Ok(answer)
         }
         _ => unreachable!("one or two words are required"),
     }

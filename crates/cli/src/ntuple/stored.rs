@@ -1,7 +1,7 @@
 //! What is done with ntuples in a container.
 
-use super::home::{Home, open_file};
-use super::source::VersionArg;
+use super::home::{self, Home};
+use super::version::{self, VersionArg};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, date, human};
 use crate::place::{ContArg, PoolArg};
@@ -169,8 +169,8 @@ fn open(arg: &ContArg, writes: bool) -> Outcome<Home> {
 }
 
 impl Named {
-    fn words(&self) -> String {
-        format!("ntuple {} of container {}", self.name, self.cont.cont)
+    fn words(&self, home: &Home) -> String {
+        format!("ntuple {} of {}", self.name, home.shown())
     }
 
     /// Does something with the ntuple.
@@ -183,7 +183,7 @@ impl Named {
         let opened = open(&self.cont, writes)?;
         let stored = opened.store.ntuple(&self.name).map_err(Failure::from);
         let done = stored.and_then(|stored| body(&opened.store, &stored));
-        let done = done.doing(|| format!("{doing} {}", self.words()))?;
+        let done = done.doing(|| format!("{doing} {}", self.words(&opened)))?;
         opened.close()?;
         Ok(done)
     }
@@ -209,7 +209,7 @@ fn told(version: &Version) -> String {
 }
 
 pub(crate) fn import(args: &Import) -> Outcome<Answer> {
-    let ntuple = open_file(&args.file, args.ntuple.as_deref())?;
+    let ntuple = home::open_at(&args.file, args.ntuple.as_deref())?;
     let name = args.name.clone().unwrap_or_else(|| ntuple.header().name.to_string());
     let opened = open(&args.cont, true)?;
     let group_bytes = args.group.map(|bytes| u32::try_from(bytes).expect("it was limited"));
@@ -217,23 +217,26 @@ pub(crate) fn import(args: &Import) -> Outcome<Answer> {
     let bar = Bar::of(ntuple.entry_count(), "importing", "entries");
     let made = opened.store.import_telling(&name, &ntuple, &options, |done| bar.at(done));
     drop(bar);
-    let version = made.doing(|| format!("import ntuple {name} into container {}", args.cont.cont))?;
+    let version = made.doing(|| format!("import ntuple {name} into {}", opened.shown()))?;
     opened.close()?;
     Ok(Answer::new(format!("{name}, {}", told(&version)), described(&version)))
 }
 
 pub(crate) fn copy(args: &Copy) -> Outcome<Answer> {
-    let from = open(&args.from.cont, false)?;
-    let ntuple = from.store.open(&args.from.name, args.version.when());
-    let ntuple = ntuple.doing(|| format!("open {}", args.from.words()))?;
+    let to = ContArg {
+        pool: PoolArg { pool: args.to_pool.clone(), ..args.from.cont.pool.clone() },
+        cont: args.to_cont.clone(),
+    };
+    let (from, to) = Home::open_both(&args.from.cont, &to)?;
+    let ntuple = args.version.open(&from.store, &args.from.name);
+    let ntuple = ntuple.doing(|| format!("open {}", args.from.words(&from)))?;
     let name = args.called.as_ref().unwrap_or(&args.from.name);
-    let to = Home::open(&PoolArg::new(args.to_pool.clone()), &args.to_cont, true)?;
     let group_bytes = args.group.map(|bytes| u32::try_from(bytes).expect("it was limited"));
     let options = CreateOptions { group_bytes, ..CreateOptions::default() };
     let bar = Bar::of(ntuple.entry_count(), "copying", "entries");
     let made = to.store.import_telling(name, &ntuple, &options, |done| bar.at(done));
     drop(bar);
-    let version = made.doing(|| format!("copy {} to {name} in {}", args.from.words(), args.to_cont))?;
+    let version = made.doing(|| format!("copy {} to {name} in {}", args.from.words(&from), to.shown()))?;
     drop(ntuple);
     from.close()?;
     to.close()?;
@@ -241,7 +244,7 @@ pub(crate) fn copy(args: &Copy) -> Outcome<Answer> {
 }
 
 pub(crate) fn append(args: &Append) -> Outcome<Answer> {
-    let ntuple = open_file(&args.file, args.ntuple.as_deref())?;
+    let ntuple = home::open_at(&args.file, args.ntuple.as_deref())?;
     let version = args.named.with(true, "append to", |_, stored| {
         let mut appender = stored.append()?;
         appender.push_all(&ntuple)?;
@@ -275,19 +278,24 @@ pub(crate) fn versions(args: &Named) -> Outcome<Answer> {
 
 pub(crate) fn tag(args: &Tag) -> Outcome<Answer> {
     let when = args.version.map_or(When::Now, When::Version);
-    let version = args.named.with(true, "tag", |_, stored| Ok(stored.tag(&args.tag, when, args.moves)?))?;
+    let version = args
+        .named
+        .with(true, "tag", |_, stored| version::of(stored, when, stored.tag(&args.tag, when, args.moves)))?;
     Ok(Answer::new(format!("{} keeps {}", args.tag, told(&version)), described(&version)))
 }
 
 pub(crate) fn untag(args: &Untag) -> Outcome<Answer> {
-    args.named.with(true, "untag", |_, stored| Ok(stored.untag(&args.tag)?))?;
+    args.named.with(true, "untag", |_, stored| {
+        version::of(stored, When::Tag(&args.tag), stored.untag(&args.tag))
+    })?;
     Ok(Answer::new(String::new(), json!({})))
 }
 
 pub(crate) fn clone(args: &CloneFields) -> Outcome<Answer> {
     let fields: Vec<&str> = args.fields.iter().map(|field| &**field).collect();
+    let when = args.version.when();
     let version = args.named.with(true, "clone", |store, stored| {
-        Ok(store.clone_fields(stored, args.version.when(), &fields, &args.to)?)
+        version::of(stored, when, store.clone_fields(stored, when, &fields, &args.to))
     })?;
     Ok(Answer::new(format!("{}, {}", args.to, told(&version)), described(&version)))
 }
@@ -315,12 +323,14 @@ pub(crate) fn reshape(args: &Reshape) -> Outcome<Answer> {
 
 pub(crate) fn scrub(args: &Scrub) -> Outcome<Answer> {
     let source = match &args.repair_from {
-        Some(path) => Some(open_file(path, args.ntuple.as_deref())?),
+        Some(path) => Some(home::open_at(path, args.ntuple.as_deref())?),
         None => None,
     };
     let (scrubbed, repaired) = args.named.with(source.is_some(), "scrub", |_, stored| {
-        let bar = Bar::of(stored.version(args.version.when())?.entry_count, "scrubbing", "entries");
-        let scrubbed = stored.scrub(args.version.when(), |done| bar.at(done))?;
+        let when = args.version.when();
+        let entries = version::of(stored, when, stored.version(when))?.entry_count;
+        let bar = Bar::of(entries, "scrubbing", "entries");
+        let scrubbed = stored.scrub(when, |done| bar.at(done))?;
         let repaired = match &source {
             Some(source) => stored.repair(&scrubbed.bad, source)?,
             None => vec![false; scrubbed.bad.len()],
@@ -360,7 +370,7 @@ pub(crate) fn scrub(args: &Scrub) -> Outcome<Answer> {
 pub(crate) fn collect(args: &Collect) -> Outcome<Answer> {
     let opened = open(&args.cont, true)?;
     let collected =
-        opened.store.collect().doing(|| format!("free what is not needed in {}", args.cont.cont))?;
+        opened.store.collect().doing(|| format!("free what is not needed in {}", opened.shown()))?;
     opened.close()?;
     let text = format!(
         "freed {}, {}, {}",

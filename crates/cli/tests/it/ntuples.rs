@@ -10,10 +10,10 @@ use dolmen_rntuple::{Array, Entries, Lists, Ntuple, Values};
 use std::fs;
 use std::path::Path;
 
-const COUNT: i32 = 3000;
+pub(crate) const COUNT: i32 = 3000;
 
 /// A file of ROOT with an ntuple "events" of several clusters.
-fn make_file(path: &Path) {
+pub(crate) fn make_file(path: &Path) {
     let numbers = Array::Values(Values::I32((0..COUNT).collect()));
     let energies = Array::Values(Values::F64((0..COUNT).map(|at| f64::from(at) * 0.5).collect()));
     let ends = (0..=i64::from(COUNT)).map(|at| at * 2).collect();
@@ -39,7 +39,7 @@ fn make_file(path: &Path) {
 }
 
 /// The first field of a file's ntuple.
-fn numbers(path: &Path) -> Vec<i32> {
+pub(crate) fn numbers(path: &Path) -> Vec<i32> {
     let mut file = RootFile::open(path).unwrap();
     let anchor = file.anchor("events").unwrap();
     let ntuple = Ntuple::open(file, &anchor).unwrap();
@@ -126,4 +126,100 @@ fn what_reading_takes_is_told_and_drawn_of_files_and_of_containers() {
     assert!(place.fails(7, &["ntuple", "show", "fields.png"]).contains("fields.png"));
     place.fails(2, &["ntuple", "show", "in.root", "--tag", "first"]);
     place.fails(2, &["ntuple", "estimate", "in.root", "--latency=-1"]);
+}
+
+#[test]
+fn an_ntuple_is_copied_within_one_pool() {
+    let place = Place::new("ntuples-copied");
+    place.pool_with_files();
+    place.ok(&["cont", "create", "p", "d"]);
+    make_file(&place.path("in.root"));
+    place.ok(&["ntuple", "import", "p", "c", "in.root"]);
+    assert_eq!(place.json(&["ntuple", "copy", "p", "c", "events", "p", "d"])["entries"], COUNT);
+    let whole = format!("file:{}", place.path("p").display());
+    let renamed = ["ntuple", "copy", "p", "c", "events", &whole, "d", "--name", "again"];
+    assert_eq!(place.json(&renamed)["entries"], COUNT);
+    place.ok(&["ntuple", "copy", "p", "c", "events", "p", "c", "--name", "beside"]);
+    assert!(place.fails(4, &["ntuple", "copy", "p", "c", "events", "p", "c"]).contains("events"));
+    place.ok(&["ntuple", "export", "p", "d", "events", "--to", "out.root"]);
+    assert_eq!(numbers(&place.path("out.root")), (0..COUNT).collect::<Vec<_>>());
+    let checked = place.json(&["check", "p"]);
+    assert!(
+        checked["targets"].as_array().unwrap().iter().all(|target| target["closed"] == true),
+        "{checked}"
+    );
+}
+
+#[test]
+fn who_only_reads_ntuples_waits_for_a_pool_that_another_has() {
+    let place = Place::new("ntuples-waiting");
+    place.pool_with_files();
+    make_file(&place.path("in.root"));
+    place.ok(&["ntuple", "import", "p", "c", "in.root"]);
+    let holds = || dolmen_local::open(&place.path("p"), &dolmen_local::OpenOptions::default()).unwrap();
+    let events = ["p", "c", "events"];
+    let readers = [
+        vec!["list", "p", "c"],
+        [&["show"], &events[..]].concat(),
+        [&["estimate"], &events[..]].concat(),
+        [&["export", "--to", "out.root"], &events[..]].concat(),
+        [&["plot", "--to", "out.png"], &events[..]].concat(),
+    ];
+    for reader in readers {
+        let command = [&["ntuple"], &reader[..]].concat();
+        let held = holds();
+        let line = place.fails(5, &command);
+        assert!(line.contains("wait for it with --wait SECONDS"), "{line}");
+        let waiting = place.command(&[&command[..], &["--wait", "600"]].concat()).spawn().unwrap();
+        drop(held);
+        let ran = waiting.wait_with_output().unwrap();
+        assert!(ran.status.success(), "{reader:?}: {ran:?}");
+    }
+    let held = holds();
+    assert!(
+        place.fails(5, &["ntuple", "copy", "p", "c", "events", "p", "c", "--wait", "0"]).contains("in use")
+    );
+    drop(held);
+}
+
+#[test]
+fn what_is_not_there_is_told_with_what_is() {
+    let place = Place::new("ntuples-told");
+    place.pool_with_files();
+    make_file(&place.path("in.root"));
+    place.ok(&["ntuple", "import", "p", "c", "in.root"]);
+    let show = ["ntuple", "show", "p", "c", "events"];
+    let fails = |more: &[&str]| place.fails(3, &[&show[..], more].concat());
+    assert!(fails(&["--tag", "x"]).contains("there is no tag \"x\"; it has no tags"));
+    place.ok(&["ntuple", "tag", "p", "c", "events", "first"]);
+    place.ok(&["ntuple", "append", "p", "c", "events", "in.root"]);
+    let line = fails(&["--tag", "x"]);
+    assert!(line.contains("cannot open p c events: there is no tag \"x\"; its tags are first"), "{line}");
+    assert!(fails(&["--version", "9"]).contains("there is no version 9; its versions are 1, 2"));
+    let line = fails(&["--at", "1"]);
+    assert!(line.contains("no version that was made by 1970-01-01 00:00:01 (UTC)"), "{line}");
+    assert!(line.contains("seconds since 1970; the oldest is 1, made 2"), "{line}");
+    let untag = place.fails(3, &["ntuple", "untag", "p", "c", "events", "zz"]);
+    assert!(untag.contains("there is no tag \"zz\"; its tags are first"), "{untag}");
+    let tag = place.fails(3, &["ntuple", "tag", "p", "c", "events", "t", "7"]);
+    assert!(tag.contains("there is no version 7; its versions are 1, 2"), "{tag}");
+    let clone = place.fails(3, &["ntuple", "clone", "p", "c", "events", "new", "--tag", "x"]);
+    assert!(clone.contains("its tags are first"), "{clone}");
+    let scrub = place.fails(3, &["ntuple", "scrub", "p", "c", "events", "--version", "8"]);
+    assert!(scrub.contains("its versions are 1, 2"), "{scrub}");
+    let list = place.fails(2, &["ntuple", "list", "p"]);
+    assert!(list.contains("p is no file of ROOT; name a container, too: p CONT"), "{list}");
+    let show = place.fails(2, &["ntuple", "show", "p", "c"]);
+    assert!(show.contains("p c NTUPLE; `dolmen ntuple list p c` shows"), "{show}");
+    let pool = place.fails(2, &["pool", "create", "s3://bucket/p"]);
+    assert!(pool.contains("s3://bucket/p is an object store, and no pool can be there"), "{pool}");
+    assert!(place.fails(2, &["cont", "list", "s3://bucket"]).contains("s3://BUCKET PREFIX"));
+    let fast = place.json(&["ntuple", "estimate", "in.root", "--bandwidth", "1G", "--latency", "0"]);
+    let slow = place.json(&["ntuple", "estimate", "in.root", "--bandwidth", "1K", "--latency", "0"]);
+    let seconds = |of: &serde_json::Value| of["seconds"].as_f64().unwrap();
+    assert!(seconds(&fast) > 0.0 && seconds(&slow) > 100_000.0 * seconds(&fast), "{fast} {slow}");
+    place.fails(2, &["ntuple", "estimate", "in.root", "--bandwidth", "0"]);
+    let month = place.ok(&["ntuple", "estimate", "in.root", "--field", "number"]);
+    let month = month.lines().find(|line| line.starts_with("a month")).unwrap();
+    assert!(month.bytes().any(|digit| (b'1'..=b'9').contains(&digit)), "{month}");
 }

@@ -1,0 +1,192 @@
+//! Entries as text: an object of JSON each, or a line of CSV.
+
+use core::fmt::Write as _;
+use dolmen_rntuple::{Array, Lists, Values};
+
+/// Adds a value as JSON. What is no number is a text, as `"NaN"` and `"-Infinity"` are.
+pub(super) fn json(array: &Array, at: usize, out: &mut String) {
+    match array {
+        Array::Values(values) => number(values, at, out),
+        Array::Lists { of: Lists::Text, offsets, content } => text(&text_at(offsets, content, at), out),
+        Array::Lists { offsets, content, .. } => {
+            let place = |offset: i64| usize::try_from(offset).expect("offsets do not fall below 0");
+            list(content, place(offsets[at])..place(offsets[at + 1]), out);
+        }
+        Array::Repeated { count, content, .. } => {
+            let count = usize::try_from(*count).expect("all of them are in memory");
+            list(content, at * count..(at + 1) * count, out);
+        }
+        Array::Record { fields, .. } => object(fields.iter().map(|(name, field)| (&**name, field)), at, out),
+        Array::Variant { tags, index, contents } => match usize::try_from(tags[at]) {
+            Ok(which) => {
+                let place = usize::try_from(index[at]).expect("it is in memory");
+                json(&contents[which], place, out);
+            }
+            Err(_none) => out.push_str("null"),
+        },
+    }
+}
+
+/// Adds an entry of several fields as an object.
+pub(super) fn object<'a>(
+    fields: impl IntoIterator<Item = (&'a str, &'a Array)>,
+    at: usize,
+    out: &mut String,
+) {
+    out.push('{');
+    for (nth, (name, field)) in fields.into_iter().enumerate() {
+        out.push_str(if nth == 0 { "" } else { "," });
+        text(name, out);
+        out.push(':');
+        json(field, at, out);
+    }
+    out.push('}');
+}
+
+/// Adds an entry of several fields as a line of CSV: numbers and texts as they are, what has several values as JSON.
+pub(super) fn csv<'a>(fields: impl IntoIterator<Item = &'a Array>, at: usize, out: &mut String) {
+    for (nth, field) in fields.into_iter().enumerate() {
+        out.push_str(if nth == 0 { "" } else { "," });
+        match field {
+            Array::Values(values) => number_bare(values, at, out),
+            Array::Lists { of: Lists::Text, offsets, content } => cell(&text_at(offsets, content, at), out),
+            other => {
+                let mut value = String::new();
+                json(other, at, &mut value);
+                cell(&value, out);
+            }
+        }
+    }
+    out.push('\n');
+}
+
+/// Adds a text as it stands between commas.
+pub(super) fn cell(text: &str, out: &mut String) {
+    if text.contains(['"', ',', '\n', '\r']) {
+        out.push('"');
+        out.push_str(&text.replace('"', "\"\""));
+        out.push('"');
+    } else {
+        out.push_str(text);
+    }
+}
+
+fn list(content: &Array, places: core::ops::Range<usize>, out: &mut String) {
+    out.push('[');
+    for (nth, at) in places.enumerate() {
+        out.push_str(if nth == 0 { "" } else { "," });
+        json(content, at, out);
+    }
+    out.push(']');
+}
+
+fn text(text: &str, out: &mut String) {
+    out.push_str(&serde_json::Value::from(text).to_string());
+}
+
+/// The text at a place; bytes that are no UTF-8 are told as such.
+fn text_at(offsets: &[i64], content: &Array, at: usize) -> String {
+    let Array::Values(values) = content else { unreachable!("a text has bytes") };
+    let place = |at: usize| usize::try_from(offsets[at]).expect("offsets do not fall below 0");
+    String::from_utf8_lossy(&values.as_bytes()[place(at)..place(at + 1)]).into_owned()
+}
+
+fn number(values: &Values, at: usize, out: &mut String) {
+    let is_none = match values {
+        Values::F32(values) => !values[at].is_finite(),
+        Values::F64(values) => !values[at].is_finite(),
+        _ => false,
+    };
+    out.push_str(if is_none { "\"" } else { "" });
+    number_bare(values, at, out);
+    out.push_str(if is_none { "\"" } else { "" });
+}
+
+/// Adds a number in as few digits as tell it from all others.
+fn number_bare(values: &Values, at: usize, out: &mut String) {
+    let float = |float: String| match &*float {
+        "inf" => "Infinity".to_owned(),
+        "-inf" => "-Infinity".to_owned(),
+        _ => float,
+    };
+    let written = match values {
+        Values::Bool(values) => write!(out, "{}", values[at] != 0),
+        Values::I8(values) => write!(out, "{}", values[at]),
+        Values::U8(values) => write!(out, "{}", values[at]),
+        Values::I16(values) => write!(out, "{}", values[at]),
+        Values::U16(values) => write!(out, "{}", values[at]),
+        Values::I32(values) => write!(out, "{}", values[at]),
+        Values::U32(values) => write!(out, "{}", values[at]),
+        Values::I64(values) => write!(out, "{}", values[at]),
+        Values::U64(values) => write!(out, "{}", values[at]),
+        Values::F32(values) => write!(out, "{}", float(format!("{:?}", values[at]))),
+        Values::F64(values) => write!(out, "{}", float(format!("{:?}", values[at]))),
+    };
+    written.expect("a String takes everything");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(offsets: &[i64], bytes: &[u8]) -> Array {
+        let content = Box::new(Array::Values(Values::U8(bytes.to_vec())));
+        Array::Lists { of: Lists::Text, offsets: offsets.to_vec(), content }
+    }
+
+    #[test]
+    fn all_kinds_of_values_are_told_as_json_and_as_csv() {
+        let numbers = Array::Values(Values::F32(vec![0.1, f32::NAN, f32::NEG_INFINITY, 1e30]));
+        let lists = Array::Lists {
+            of: Lists::Items,
+            offsets: vec![0, 2, 2, 3, 3],
+            content: Box::new(Array::Values(Values::I8(vec![-1, 2, 3]))),
+        };
+        let pairs = Array::Repeated {
+            count: 2,
+            len: 4,
+            content: Box::new(Array::Values(Values::Bool(vec![0, 1, 1, 1, 0, 0, 1, 0]))),
+        };
+        let words = texts(&[0, 1, 1, 5, 7], b"ab\",cd\n");
+        let record = Array::Record {
+            len: 4,
+            fields: vec![("x".into(), numbers.clone()), ("y".into(), words.clone())],
+        };
+        let variant = Array::Variant {
+            tags: vec![0, -1, 1, 0],
+            index: vec![0, 0, 0, 1],
+            contents: vec![
+                Array::Values(Values::U64(vec![u64::MAX, 7])),
+                Array::Values(Values::F64(vec![f64::INFINITY])),
+            ],
+        };
+        let fields =
+            [("n", &numbers), ("l", &lists), ("p", &pairs), ("w", &words), ("r", &record), ("v", &variant)];
+        let lines = [
+            (
+                r#"{"n":0.1,"l":[-1,2],"p":[false,true],"w":"a","r":{"x":0.1,"y":"a"},"v":18446744073709551615}"#,
+                "0.1,\"[-1,2]\",\"[false,true]\",a,\"{\"\"x\"\":0.1,\"\"y\"\":\"\"a\"\"}\",18446744073709551615\n",
+            ),
+            (
+                r#"{"n":"NaN","l":[],"p":[true,true],"w":"","r":{"x":"NaN","y":""},"v":null}"#,
+                "NaN,[],\"[true,true]\",,\"{\"\"x\"\":\"\"NaN\"\",\"\"y\"\":\"\"\"\"}\",null\n",
+            ),
+            (
+                r#"{"n":"-Infinity","l":[3],"p":[false,false],"w":"b\",c","r":{"x":"-Infinity","y":"b\",c"},"v":"Infinity"}"#,
+                "-Infinity,[3],\"[false,false]\",\"b\"\",c\",\"{\"\"x\"\":\"\"-Infinity\"\",\"\"y\"\":\"\"b\\\"\",c\"\"}\",\"\"\"Infinity\"\"\"\n",
+            ),
+            (
+                r#"{"n":1e30,"l":[],"p":[true,false],"w":"d\n","r":{"x":1e30,"y":"d\n"},"v":7}"#,
+                "1e30,[],\"[true,false]\",\"d\n\",\"{\"\"x\"\":1e30,\"\"y\"\":\"\"d\\n\"\"}\",7\n",
+            ),
+        ];
+        for (at, (object_of, line_of)) in lines.into_iter().enumerate() {
+            let (mut told, mut line) = (String::new(), String::new());
+            object(fields, at, &mut told);
+            assert_eq!(told, object_of);
+            assert!(serde_json::from_str::<serde_json::Value>(&told).is_ok(), "{told}");
+            csv(fields.map(|(_, field)| field), at, &mut line);
+            assert_eq!(line, line_of);
+        }
+    }
+}
