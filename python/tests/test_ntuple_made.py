@@ -206,7 +206,11 @@ def test_every_type_of_column_that_root_writes_is_read_as_uproot_reads_it(from_r
 BY_ROOT = textwrap.dedent(
     """
     import json, sys, ROOT
+    from dolmen import rntuple
     path, name, wanted = sys.argv[1], sys.argv[2], json.load(open(sys.argv[3]))
+    if path.startswith("http:"):
+        rntuple.root_over_http()
+        rntuple.root_over_http()
     frame = ROOT.RDataFrame(name, path)
     def plain(value):
         if isinstance(value, (str, ROOT.std.string)): return str(value)
@@ -237,9 +241,9 @@ def test_root_reads_what_is_written_and_what_is_served(tmp_path, compression):
     wanted = {name: ak.to_list(made[name]) for name in names}
     assert by_root(tmp_path, path, "events", wanted) == []
     with rntuple.open(path).serve() as server:
-        # uproot reads parts of it; the wheel of ROOT has no plugin for HTTP, and reads what was fetched.
         theirs = uproot.open(server.url, handler=uproot.HTTPSource)["events"]
         assert same(theirs["muons"].array(), made["muons"])
+        assert by_root(tmp_path, server.url, "events", wanted) == []
         served = tmp_path / "served.root"
         with urllib.request.urlopen(server.url) as answer:
             served.write_bytes(answer.read())

@@ -23,6 +23,8 @@ pub(crate) enum Error {
     Net(dolmen_net::Error),
     /// An ntuple refused, or what it is in.
     Ntuple(Box<dolmen_rntuple::Error>),
+    /// A text is none of a trace.
+    Trace(dolmen_rntuple::NoTrace),
     /// An object store cannot be opened.
     Remote(dolmen_remote::Error),
     /// The machine refused.
@@ -207,6 +209,7 @@ impl fmt::Display for Error {
             },
             Self::Net(error) => error.fmt(f),
             Self::Env(error) => error.fmt(f),
+            Self::Trace(error) => error.fmt(f),
             Self::Remote(error) => match core::error::Error::source(error) {
                 Some(cause) => write!(f, "{error}: {cause}"),
                 None => error.fmt(f),
@@ -244,6 +247,7 @@ impl std::error::Error for Error {
             Self::Local(error) => Some(error),
             Self::Net(error) => Some(error),
             Self::Env(error) => Some(error),
+            Self::Trace(error) => Some(error),
             Self::Ntuple(error) => Some(&**error),
             Self::Remote(error) => Some(error),
             _ => None,
@@ -288,7 +292,9 @@ impl Error {
             Self::Env(error) => of_env(error),
             Self::Ntuple(error) => of_ntuple(error),
             Self::Remote(error) => of_remote(error),
-            Self::Address(_) | Self::SeveralPools { .. } | Self::Argument(_) => ("Invalid", der::INVAL),
+            Self::Address(_) | Self::SeveralPools { .. } | Self::Argument(_) | Self::Trace(_) => {
+                ("Invalid", der::INVAL)
+            }
             Self::NoPool(_) => ("NotFound", der::NONEXIST),
             Self::Closed => ("Closed", der::NO_HDL),
             Self::Forked { .. } => ("Forked", der::NO_HDL),

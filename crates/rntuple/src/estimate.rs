@@ -18,6 +18,9 @@ const BLOB_BYTES: core::ops::RangeInclusive<u32> = 16..=26;
 /// The share of the time of a scan that may be lost to waiting for answers before blobs are made larger.
 const WAITING_MAX: f64 = 0.05;
 
+/// Bytes of a scan that are asked for together, whatever the clusters that they are in.
+pub const ROUND_BYTES: u64 = 128 << 20;
+
 /// What a medium takes: an S3-like store, or a disk.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Medium {
@@ -225,15 +228,17 @@ impl Usage {
     }
 }
 
-/// Bytes of a blob for that medium: the least of 64 KiB to 64 MiB with which a scan of a cluster of so many bytes waits for answers once, or in at
-/// most a twentieth of its time, and writing costs at most what keeping all of it for a month does. Less would be wasted by whoever reads a few columns.
+/// Bytes of a blob for that medium: the least of 64 KiB to 64 MiB with which a scan of [`ROUND_BYTES`], or a cluster of so many bytes if that is more,
+/// waits for answers once, or in at most a twentieth of its time, and writing costs at most what keeping all of it for a month does; but no more
+/// than a cluster has. Less would be wasted by whoever reads a few columns.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 pub fn blob_bytes(medium: &Medium, cluster_bytes: u64) -> u64 {
+    let scan_bytes = cluster_bytes.max(ROUND_BYTES);
     let is_enough = |&bytes: &u64| {
-        let requests = cluster_bytes.div_ceil(bytes);
-        let all = medium.seconds(requests, cluster_bytes);
-        let waiting = 1.0 - medium.seconds(0, cluster_bytes) / all.max(f64::MIN_POSITIVE);
+        let requests = scan_bytes.div_ceil(bytes);
+        let all = medium.seconds(requests, scan_bytes);
+        let waiting = 1.0 - medium.seconds(0, scan_bytes) / all.max(f64::MIN_POSITIVE);
         let put = medium.prices.put / bytes as f64;
         let is_one_round = requests <= u64::from(medium.parallel);
         (waiting <= WAITING_MAX || is_one_round)
@@ -274,6 +279,11 @@ mod tests {
         let far = blob_bytes(&Medium { parallel: 1, ..Medium::S3 }, cluster);
         assert!(near < far, "{near} {far}");
         assert_eq!(blob_bytes(&Medium::S3, cluster), 4 << 20, "as many as are under way at once");
+        assert_eq!(
+            blob_bytes(&Medium::S3, 2 << 20),
+            2 << 20,
+            "a small cluster is one, since many are read together"
+        );
         assert!(blob_bytes(&Medium::HDD, 1000) <= 64 << 10);
     }
 }

@@ -10,6 +10,7 @@ use crate::format::{Header, PAGE_BYTES_MAX, block};
 use crate::read;
 use crate::rootfile::Anchor;
 use crate::source::{Source, Want};
+use crate::trace::{Recorder, Trace};
 use std::sync::OnceLock;
 
 /// Page lists that are read together: as a list is a few hundred kilobytes, a few megabytes.
@@ -65,6 +66,8 @@ pub struct Ntuple<S> {
     /// Columns of each field, by representation.
     columns: Vec<Vec<Vec<u32>>>,
     entry_count: u64,
+    /// What is read, from when it was asked for.
+    recorder: OnceLock<Recorder>,
 }
 
 impl<S: Source> Ntuple<S> {
@@ -116,7 +119,18 @@ impl<S: Source> Ntuple<S> {
         let lists = groups.iter().map(|_| OnceLock::new()).collect();
         let children = children(&header.schema);
         let columns = columns(&header.schema)?;
-        Ok(Self { source, header, known, groups, added, lists, children, columns, entry_count })
+        Ok(Self {
+            source,
+            header,
+            known,
+            groups,
+            added,
+            lists,
+            children,
+            columns,
+            entry_count,
+            recorder: OnceLock::new(),
+        })
     }
 
     /// What header and footer say, the schema with all that was added to it.
@@ -305,7 +319,37 @@ impl<S: Source> Ntuple<S> {
     /// # Panics
     /// If there is no such field.
     pub fn read(&self, fields: &[u32], entries: Entries) -> Result<Vec<Array>> {
-        read::read(self, fields, entries)
+        let read = read::read(self, fields, entries)?;
+        if let Some(recorder) = self.recorder.get() {
+            recorder.note(fields, entries.end - entries.first);
+        }
+        Ok(read)
+    }
+
+    /// Records from now on which fields are [read](Self::read) together.
+    pub fn record(&self) {
+        self.recorder.get_or_init(Recorder::default);
+    }
+
+    /// What was read since [`record`](Self::record); nothing if that was never asked for.
+    #[must_use]
+    pub fn recorded(&self) -> Trace {
+        self.recorder.get().map_or_else(Trace::default, |recorder| recorder.trace(|field| self.dotted(field)))
+    }
+
+    /// The name by which a field is [found](Self::field).
+    fn dotted(&self, mut number: u32) -> Box<str> {
+        let mut parts = Vec::new();
+        loop {
+            let field = self.schema_field(number);
+            parts.push(&*field.name);
+            if field.parent == number {
+                break;
+            }
+            number = field.parent;
+        }
+        parts.reverse();
+        parts.join(".").into()
     }
 }
 

@@ -44,6 +44,8 @@ from dolmen._dolmen import trees as _trees
 from dolmen.errors import Corrupt, Error, Invalid, NotFound
 from dolmen.rntuple import _arrays
 from dolmen.rntuple._arrays import Field
+from dolmen.rntuple._root import root_over_http
+from dolmen.rntuple._trace import Trace
 
 __all__ = [
     "Appender",
@@ -55,10 +57,12 @@ __all__ = [
     "Scrubbed",
     "Store",
     "Stored",
+    "Trace",
     "Tree",
     "Version",
     "ntuples",
     "open",
+    "root_over_http",
     "trees",
     "write_root",
 ]
@@ -569,8 +573,22 @@ class Ntuple:
                     found.append((int(low), int(high)))
         return found
 
-    def order(self, accesses: Sequence[tuple[_Columns, int]]) -> list[int]:
-        """Numbers of columns in the order in which they are best packed: ``accesses`` are fields that are read together, and how often."""
+    def record(self) -> None:
+        """Records from now on which fields are read together, by whatever of its methods: ``trace`` tells it."""
+        self._reader.record()
+
+    def trace(self) -> Trace:
+        """What was read since ``record``; empty if that was never called."""
+        return Trace(self._reader.recorded())
+
+    def order(self, accesses: Trace | Sequence[tuple[_Columns, int]]) -> list[int]:
+        """Numbers of columns in the order in which they are best packed: ``accesses`` are fields that are read together, and how often.
+
+        Of a ``Trace`` names are left out that there are not; others raise NotFound.
+        """
+        if isinstance(accesses, Trace):
+            there = set(self._names)
+            accesses = [([name for name in names if name in there], count) for names, count in accesses]
         chosen = [([field.number for field in self._chosen(columns)[0]], count) for columns, count in accesses]
         return self._reader.order_of(chosen)
 
@@ -941,13 +959,14 @@ class Store:
         group_bytes: int | None = None,
         keep: float | None = None,
         object_class: str | None = None,
-        order: Sequence[int] = (),
+        order: Trace | Sequence[int] = (),
         progress: Callable[[int], Any] | None = None,
     ) -> "Stored":
         """Imports an ntuple of a file of ROOT, its pages bit for bit as they are, under its own name or another.
 
         order
-            Numbers of columns in the order in which they are packed; those that are read together belong together: see ``Ntuple.order``.
+            Numbers of columns in the order in which they are packed, since those that are read together belong together: see
+            ``Ntuple.order``. Of a ``Trace`` it is found out.
         progress
             Called with the number of entries that are in the container.
 
@@ -973,7 +992,7 @@ class Store:
         group_bytes: int | None = None,
         keep: float | None = None,
         object_class: str | None = None,
-        order: Sequence[int] = (),
+        order: Trace | Sequence[int] = (),
         progress: Callable[[int], Any] | None = None,
     ) -> "Stored":
         """Imports an ntuple that is open, wherever it is, its pages bit for bit as they are: so it goes from one store to another, of any
@@ -987,7 +1006,7 @@ class Store:
                 group_bytes=group_bytes,
                 keep_ns=_ns(keep),
                 object_class=object_class,
-                order=list(order),
+                order=source.order(order) if isinstance(order, Trace) else list(order),
                 progress=progress,
             )
         )
@@ -1159,9 +1178,11 @@ class Stored:
             if progress is not None:
                 progress(done)
 
-    def pack(self, order: Sequence[int], *, group_bytes: int = 1 << 20) -> None:
-        """Has what is written from now on packed in this order of columns (see ``Ntuple.order``), and what is there when it is reshaped."""
-        self._stored.pack(list(order), group_bytes)
+    def pack(self, order: Trace | Sequence[int], *, group_bytes: int = 1 << 20) -> None:
+        """Has what is written from now on packed in this order of columns (see ``Ntuple.order``), or in that which follows from a ``Trace``,
+        and what is there when it is reshaped.
+        """
+        self._stored.pack(self.open().order(order) if isinstance(order, Trace) else list(order), group_bytes)
 
     def scrub(
         self,

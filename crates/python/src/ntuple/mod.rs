@@ -58,5 +58,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stored::NtupleColumnAdder>()?;
     module.add_class::<trees::NtupleTree>()?;
     module.add_function(wrap_pyfunction!(trees::trees, module)?)?;
+    module.add_function(wrap_pyfunction!(reader::parse_trace, module)?)?;
+    module.add_function(wrap_pyfunction!(reader::trace_text, module)?)?;
     module.add_function(wrap_pyfunction!(reader::ntuples, module)?)
 }

@@ -11,7 +11,7 @@ use dolmen_rntuple::format::schema::Role;
 use dolmen_rntuple::rootfile::{RootFile, VirtualFile};
 use dolmen_rntuple::store::{Access, Compare, Condition, Number, StoreSource, order_of};
 use dolmen_rntuple::web::{Served, Shown};
-use dolmen_rntuple::{Entries, Ntuple, Source};
+use dolmen_rntuple::{Entries, Ntuple, Source, Trace};
 use pyo3::prelude::{
     Bound, Py, PyAny, PyAnyMethods, PyDictMethods, PyResult, Python, pyclass, pyfunction, pymethods,
 };
@@ -46,6 +46,28 @@ enum Held {
 #[pyclass(frozen, module = "dolmen", name = "NtupleReader")]
 pub(crate) struct NtupleReader {
     held: Held,
+}
+
+/// What a trace has.
+fn readings(trace: &Trace) -> Vec<(Vec<String>, u64)> {
+    let names = |names: &[Box<str>]| names.iter().map(|name| name.to_string()).collect();
+    trace.readings().map(|(fields, count)| (names(fields), count)).collect()
+}
+
+/// What the text of a trace tells.
+#[pyfunction]
+pub(super) fn parse_trace(text: &str) -> PyResult<Vec<(Vec<String>, u64)>> {
+    Ok(readings(&Trace::parse(text).map_err(Error::Trace)?))
+}
+
+/// The text of a trace.
+#[pyfunction]
+pub(super) fn trace_text(readings: Vec<(Vec<String>, u64)>) -> String {
+    let mut trace = Trace::default();
+    for (names, count) in readings {
+        trace.add(names.into_iter().map(Into::into).collect(), count);
+    }
+    trace.write()
 }
 
 /// Names of the ntuples in a file of ROOT.
@@ -219,6 +241,17 @@ impl NtupleReader {
         }
         let accesses: Vec<_> = accesses.into_iter().map(|(fields, count)| Access { fields, count }).collect();
         Ok(each!(&ntuple, ntuple => order_of(ntuple, &accesses)))
+    }
+
+    /// Records from now on which fields are read together.
+    fn record(&self, py: Python<'_>) -> PyResult<()> {
+        each!(&self.ntuple(py)?, ntuple => ntuple.record());
+        Ok(())
+    }
+
+    /// What was read since it is recorded: names of fields that were read together, and of how many entries.
+    fn recorded(&self, py: Python<'_>) -> PyResult<Vec<(Vec<String>, u64)>> {
+        Ok(readings(&each!(&self.ntuple(py)?, ntuple => ntuple.recorded())))
     }
 
     /// Requests for pages since it was opened, bytes of these, requests for what says where they are, and how often it was waited for some that

@@ -207,6 +207,11 @@ fn ntuples_in_object_stores() {
 }
 
 #[test]
+fn ntuples_by_what_is_read_together() {
+    passes("test_ntuple_trace.py");
+}
+
+#[test]
 fn every_file_of_tests_is_run() {
     let found = fs::read_dir(root().join("python/tests")).unwrap().map(|entry| entry.unwrap().file_name());
     let found: BTreeSet<String> = found

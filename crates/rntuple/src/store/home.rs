@@ -13,6 +13,7 @@ mod tx;
 use super::place::{self, Named, Records};
 use crate::bucket::Bucket;
 use crate::error::{Error, Result};
+use crate::estimate::ROUND_BYTES;
 use bucket::BucketHome;
 use dolmen_client::{
     Cond, Container, Durability, IoBuf, Key, NewValue, Object, ObjectClass, ObjectType, Oid, Page, Payload,
@@ -94,7 +95,7 @@ const OF_CONTAINER: Habits =
 
 /// A request takes as long as half a megabyte of its answer; what is on the way hides that of others.
 const OF_BUCKET: Habits =
-    Habits { gap_bytes: 512 << 10, side_by_side_bytes_max: 256 << 20, fetch_bytes_max: 128 << 20 };
+    Habits { gap_bytes: 512 << 10, side_by_side_bytes_max: 256 << 20, fetch_bytes_max: ROUND_BYTES };
 
 impl Home {
     pub(super) fn bucket(bucket: Arc<dyn Bucket>, clock: Arc<dyn Clock>, lease_ns: u64) -> Self {

@@ -69,7 +69,7 @@ pub(super) fn parse(received: &[u8], bytes_max: usize) -> Result<Option<(usize, 
         header("content-length").is_some_and(|length| length != "0") || header("transfer-encoding").is_some();
     let is_old = request.version == Some(0);
     let stays = header("connection").map_or(!is_old, |connection| !connection.eq_ignore_ascii_case("close"));
-    let target = request.path.unwrap_or("/");
+    let target = of_server(request.path.unwrap_or("/"));
     let path = target.split(['?', '#']).next().unwrap_or("/");
     let ask = Ask {
         method,
@@ -80,6 +80,15 @@ pub(super) fn parse(received: &[u8], bytes_max: usize) -> Result<Option<(usize, 
         is_last: !stays || has_body || is_old,
     };
     Ok(Some((head_bytes, ask)))
+}
+
+/// What is asked for, without the server that it is asked of: with that ROOT asks, as of a proxy.
+///
+/// //= rfc:9112 3.2.2: a server accepts the absolute form
+fn of_server(target: &str) -> &str {
+    let scheme = target.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"));
+    let Some(rest) = scheme.and_then(|_| target.get(7..)) else { return target };
+    rest.find(['/', '?', '#']).map_or("/", |end| &rest[end..])
 }
 
 /// Text without percent signs for its bytes; none if it is no text.
@@ -193,6 +202,15 @@ mod tests {
         assert_eq!(parse(b"GET /aaaaaaaaaaaa", 10), Err("431 Request Header Fields Too Large"));
         assert_eq!(parse(b"\x00\r\n\r\n", 1000), Err("400 Bad Request"));
         assert_eq!(parse(b"GET /%zz HTTP/1.1\r\n\r\n", 1000), Err("400 Bad Request"));
+        let path = |target: &str| {
+            parse(format!("GET {target} HTTP/1.1\r\n\r\n").as_bytes(), 1000).unwrap().unwrap().1.path
+        };
+        assert_eq!(path("http://h:80/a/b.root?x"), "a/b.root");
+        assert_eq!(path("HTTP://[::1]:80/a%2fb"), "a/b");
+        assert_eq!(
+            (&*path("http://h"), &*path("http://h?a/b"), &*path("/http://h/a")),
+            ("", "", "http://h/a")
+        );
         for last in [
             "GET / HTTP/1.0\r\n\r\n",
             "GET / HTTP/1.1\r\nConnection: Close\r\n\r\n",

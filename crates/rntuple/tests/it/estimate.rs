@@ -2,8 +2,11 @@
 
 use crate::made::{How, file};
 use crate::read::{hows, numbers, types, values_of};
+use crate::store_world::{Kind, World, all_ints, header, ints, sealed};
 use dolmen_rntuple::estimate::usage;
 use dolmen_rntuple::format::locator::Locator;
+use dolmen_rntuple::format::schema::ColumnKind;
+use dolmen_rntuple::store::{CreateOptions, When};
 use dolmen_rntuple::{Entries, Memory, Ntuple, Result, Source, Want};
 use proptest::prelude::*;
 use std::sync::Mutex;
@@ -52,5 +55,28 @@ proptest! {
         prop_assert_eq!(usage.columns.iter().map(|column| column.page_count).sum::<u64>(), usage.page_count);
         prop_assert_eq!(usage.entry_count, read[0].len());
         prop_assert!(usage.request_count <= usage.page_count);
+    }
+}
+
+#[test]
+fn a_small_cluster_is_one_object_of_a_bucket_and_one_request() {
+    let world = World::of(Kind::Bucket);
+    let header = header("events", &[("a", ColumnKind::Int32)]);
+    let stored = world.store().create(&header, &CreateOptions::default()).unwrap();
+    let mix = |at: i32| at.wrapping_mul(-1_640_531_535);
+    let mut appender = stored.append().unwrap();
+    for cluster in 0..3 {
+        let elements = ints((0..100_000).map(|at| mix(cluster * 100_000 + at)));
+        appender.push(&sealed(&header.schema, 0, 100_000, &[elements], 10_000)).unwrap();
+    }
+    appender.commit().unwrap();
+    let store = world.store();
+    store.import("copy", &stored.open(When::Now).unwrap(), &CreateOptions::default()).unwrap();
+    for name in ["events", "copy"] {
+        let ntuple = store.open(name, When::Now).unwrap();
+        let usage = usage(&ntuple, &[0], Entries { first: 0, end: 300_000 }).unwrap();
+        assert_eq!(all_ints(&ntuple, "a")[299_999], mix(299_999));
+        assert_eq!((ntuple.source().asked().page_requests, usage.request_count), (3, 3), "{name}");
+        assert_eq!(usage.page_count, 30);
     }
 }

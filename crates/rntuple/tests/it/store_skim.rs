@@ -7,7 +7,7 @@ use crate::store_world::{World, add, all_ints, header, ints, sealed, values};
 use dolmen_rntuple::format::schema::ColumnKind;
 use dolmen_rntuple::store::{Access, CreateOptions, Made, When, order_of};
 use dolmen_rntuple::write::Options;
-use dolmen_rntuple::{Entries, Error, Memory, Ntuple, Values};
+use dolmen_rntuple::{Entries, Error, Memory, Ntuple, Trace, Values};
 use proptest::prelude::*;
 
 proptest! {
@@ -175,11 +175,20 @@ fn columns_that_are_read_together_are_packed_together() {
         };
         assert_eq!(requests(), 5);
         let ntuple = stored.open(When::Now).unwrap();
-        let accesses = [
-            Access { fields: vec![0, 1, 3], count: 1 },
-            Access { fields: read.clone(), count: 7 },
-            Access { fields: vec![9], count: 2 },
-        ];
+        let all = Entries { first: 0, end: 100 };
+        ntuple.read(&[5], all).unwrap();
+        assert_eq!(ntuple.recorded(), Trace::default(), "nobody asked for it yet");
+        ntuple.record();
+        for (fields, count) in [(&[0, 1, 3][..], 1), (&read, 7), (&[9], 2)] {
+            (0..count).for_each(|_| drop(ntuple.read(fields, all).unwrap()));
+        }
+        ntuple.record();
+        let trace = Trace::parse(&ntuple.recorded().write()).unwrap();
+        let access = |fields: &[u32], count| Access { fields: fields.to_vec(), count };
+        let mut accesses = trace.accesses(&ntuple);
+        accesses.iter_mut().for_each(|access| access.fields.sort_unstable());
+        accesses.sort_by_key(|access| access.count);
+        assert_eq!(accesses, [access(&[0, 1, 3], 100), access(&[9], 200), access(&read, 700)]);
         let order = order_of(&ntuple, &accesses);
         assert_eq!(order, [3, 11, 19, 27, 35, 9, 0, 1]);
         stored.pack(&order, 2000).unwrap();

@@ -143,6 +143,8 @@ impl Transport for Cut {
     }
 
     fn close_queue(&self, queue: QueueId) {
+        // The next queue may have its number, and asked for none of that.
+        self.refused.lock().unwrap().retain(|(other, _)| *other != queue);
         self.inner.close_queue(queue);
     }
 
