@@ -164,7 +164,7 @@ pub enum Refusal {
 }
 
 /// Why an array is not what a field keeps.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Fit {
     /// It is of another kind than the field.
     Kind,
@@ -185,6 +185,15 @@ pub enum Fit {
     Name,
     /// There are too many fields within each other.
     Depth,
+    /// A value is not between those that its column is quantised between.
+    Range {
+        /// The least that it keeps.
+        low: f64,
+        /// The largest.
+        high: f64,
+    },
+    /// Its values cannot be in columns of that kind.
+    Column,
 }
 
 /// Why an operation failed. Each variant is one that a caller acts on differently.
@@ -357,6 +366,13 @@ impl fmt::Display for Fit {
             Self::Twice => write!(f, "has the name of a field that is there already"),
             Self::Name => write!(f, "has a name that is empty, or with a dot or a slash in it"),
             Self::Depth => write!(f, "has too many fields within each other"),
+            Self::Range { low, high } => {
+                write!(f, "has a value that is not between {low} and {high}, where its column keeps them")
+            }
+            Self::Column => write!(
+                f,
+                "cannot be in columns of that kind: floats can, of 10 to 31 bits if they are cut, of 1 to 32 if they are quantised, from one number to a larger one"
+            ),
         }
     }
 }

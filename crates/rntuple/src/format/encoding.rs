@@ -19,6 +19,13 @@ pub fn is_plain(kind: ColumnKind) -> bool {
     is_small || is_four || matches!(kind, K::Int64 | K::UInt64 | K::Real64 | K::Index64 | K::Switch)
 }
 
+/// Whether what is in memory is rounded when it is written.
+#[must_use]
+pub fn is_rounded(kind: ColumnKind) -> bool {
+    use ColumnKind as K;
+    matches!(kind, K::Real16 | K::SplitReal16 | K::Real32Trunc | K::Real32Quant)
+}
+
 /// Decodes a decompressed page of `column` into `into`, which has room for just its elements in memory.
 ///
 /// # Errors

@@ -4,12 +4,14 @@
 //! into columns, columns into pages. What is stored as it is in memory is borrowed from the arrays and not copied.
 
 mod given;
+mod narrow;
 mod pages;
 mod schema;
 mod shred;
 
 pub use crate::array::Room;
 pub use given::{Flat, Given};
+pub use narrow::{Narrow, narrow};
 pub use schema::{number, schema};
 
 use crate::error::{Error, Fit, Result};

@@ -51,7 +51,7 @@ pub(super) fn seal<'a>(
     let kind = column.kind.in_memory().expect("an unknown kind was refused");
     let count = elements.len() / kind.bytes();
     let page_count = (count as u64).div_ceil(page_elements(column, options) as u64);
-    let mut pages = Vec::new();
+    let (mut pages, mut rounded) = (Vec::new(), Vec::new());
     let mut before = 0;
     for nth in 0..page_count {
         let at = |nth: u64| {
@@ -60,10 +60,6 @@ pub(super) fn seal<'a>(
         };
         let (start, end) = (at(nth), at(nth + 1));
         let part = &elements[start..end];
-        let zone = if options.has_zones { Zone::of(kind, part, before) } else { None };
-        if kind == InMemory::Offset {
-            before = part.last_chunk().map_or(before, |end| i64::from_le_bytes(*end));
-        }
         let element_count = u32::try_from(part.len() / kind.bytes()).expect("a page has fewer bytes");
         let page = if encoding::is_plain(column.kind) {
             part
@@ -71,6 +67,18 @@ pub(super) fn seal<'a>(
             encoding::encode_to(column, part, scratch);
             &*scratch
         };
+        // Of what is read, which is not what was written if that is rounded.
+        let kept = if options.has_zones && encoding::is_rounded(column.kind) {
+            rounded.resize(part.len(), 0);
+            encoding::decode(0, column, page, &mut rounded)?;
+            &rounded[..]
+        } else {
+            part
+        };
+        let zone = if options.has_zones { Zone::of(kind, kept, before) } else { None };
+        if kind == InMemory::Offset {
+            before = part.last_chunk().map_or(before, |end| i64::from_le_bytes(*end));
+        }
         let as_it_is = match &elements {
             Cow::Borrowed(all) if encoding::is_plain(column.kind) => Some(&all[start..end]),
             _ => None,

@@ -232,7 +232,13 @@ impl<'s> Tree<'s> {
             _ if found == kind || (found, kind) == (InMemory::Bool, InMemory::U8) => part.into(),
             _ => return Err(Fit::Kind),
         });
-        Ok(())
+        let Some((low, high)) = self.schema.columns[column].range else { return Ok(()) };
+        let floats = columns[column].iter().flat_map(|kept| kept.as_chunks().0);
+        // As they are read: the least and the largest are the floats next to these.
+        #[expect(clippy::cast_possible_truncation, reason = "that is what such a column keeps")]
+        let kept = low as f32..=high as f32;
+        let is_within = |float: &[u8; 4]| kept.contains(&f32::from_le_bytes(*float));
+        if floats.copied().all(|float| is_within(&float)) { Ok(()) } else { Err(Fit::Range { low, high }) }
     }
 
     /// Where the lists of `range` end in the cluster; which elements of the contents they have.

@@ -7,8 +7,8 @@ use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::{Column, ColumnKind, InMemory, Schema};
 use dolmen_rntuple::rootfile::{FileOptions, FileTime, RootFile, RootWriter, VirtualFile, export};
 use dolmen_rntuple::sealed::ElementCounts;
-use dolmen_rntuple::write::{self, Flat, Given, Options, Room};
-use dolmen_rntuple::{Array, Entries, Error, Fit, Lists, Memory, Ntuple, Structure, Values};
+use dolmen_rntuple::write::{self, Flat, Given, Narrow, Options, Room};
+use dolmen_rntuple::{Array, Entries, Error, Fit, Lists, Memory, Ntuple, Structure, Values, Zone};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -286,4 +286,111 @@ fn elements_of_all_representations_of_a_field_count_together() {
     assert_eq!(counts.next(&[None, Some(4), Some(3)]).unwrap(), [None, Some(5), Some(7)]);
     assert_eq!(counts.next(&[Some(1), None, Some(1)]).unwrap(), [Some(9), None, Some(10)]);
     assert!(counts.next(&[Some(u64::MAX), None, None]).is_err());
+}
+
+/// Arrays with the same floats: of 64 bits, of 32 in lists, and of 32 in records.
+fn floats_of(floats: &[f64]) -> [(&'static str, Array); 3] {
+    #[expect(clippy::cast_possible_truncation, reason = "some are wanted in fewer bits")]
+    let single = || Array::Values(Values::F32(floats.iter().map(|&float| float as f32).collect()));
+    let offsets = (0..=i64::try_from(floats.len()).unwrap()).collect();
+    [
+        ("wide", Array::Values(Values::F64(floats.to_vec()))),
+        ("lists", Array::Lists { of: Lists::Items, offsets, content: Box::new(single()) }),
+        ("all", Array::Record { len: floats.len() as u64, fields: vec![("one".into(), single())] }),
+    ]
+}
+
+/// The floats of these arrays.
+fn in_them(arrays: &[Array]) -> Vec<Vec<f64>> {
+    let flat = |array: &Array| match array {
+        Array::Values(Values::F64(floats)) => floats.to_vec(),
+        Array::Values(Values::F32(floats)) => floats.iter().map(|&float| f64::from(float)).collect(),
+        other => panic!("{other:?} are no floats"),
+    };
+    let inner = |array: &Array| match array {
+        Array::Lists { content, .. } => flat(content),
+        Array::Record { fields, .. } => flat(&fields[0].1),
+        other => flat(other),
+    };
+    arrays.iter().map(inner).collect()
+}
+
+#[test]
+fn floats_are_kept_in_fewer_bits_and_zones_are_of_what_is_kept() {
+    let floats: Vec<f64> = (0..3000).map(|at| f64::from(at * 7919 % 3000) / 1000.0 - 1.5 - 1e-5).collect();
+    let quantised = Narrow::Quantised { bits: 12, low: -2.0, high: 1.6 };
+    for (narrow, error) in [
+        (Narrow::Single, 1e-7),
+        (Narrow::Half, 1e-3),
+        (Narrow::Truncated { bits: 16 }, 1.2e-2),
+        (quantised, 4.5e-4),
+    ] {
+        for compression in [Compression::None, Compression::Zstd(1)] {
+            let arrays = floats_of(&floats);
+            let fields: Vec<_> = arrays.iter().map(|(name, array)| (*name, array)).collect();
+            let mut schema = schema_of(&fields, compression);
+            for name in ["wide", "lists", "all.one"] {
+                write::narrow(&mut schema, name, narrow, compression).unwrap();
+            }
+            let options = Options { compression, page_bytes: 500, ..Options::default() };
+            let (_folder, path) = scratch();
+            write_file(&path, schema.clone(), &fields, &options);
+            let ntuple = open(&path);
+            let tops: Vec<_> = ntuple.top_fields().collect();
+            let read = in_them(&ntuple.read(&tops, Entries { first: 0, end: 3000 }).unwrap());
+            for one in &read {
+                let worst =
+                    one.iter().zip(&floats).map(|(one, other)| (one - other).abs()).fold(0.0, f64::max);
+                assert!(worst <= error && worst > 0.0, "{narrow:?}: {worst}");
+            }
+            let sealed = write::seal(&schema, &fields, 0..3000, &options).unwrap();
+            let of_wide = sealed.columns[0].as_ref().unwrap();
+            let mut rest = &read[0][..];
+            for page in &of_wide.pages {
+                let (kept, behind) = rest.split_at(page.element_count as usize);
+                rest = behind;
+                let bytes: Vec<u8> = kept.iter().flat_map(|float| float.to_le_bytes()).collect();
+                assert_eq!(page.zone, Zone::of(InMemory::F64, &bytes, 0), "{narrow:?}");
+            }
+            assert!(rest.is_empty() && of_wide.pages.len() > 2);
+        }
+    }
+    for refused in [2.0, -2.1, f64::NAN, f64::INFINITY] {
+        let arrays = floats_of(&[0.0, refused]);
+        let fields = [(arrays[0].0, &arrays[0].1)];
+        let mut schema = schema_of(&fields, Compression::None);
+        write::narrow(&mut schema, "wide", quantised, Compression::None).unwrap();
+        let found = write::seal(&schema, &fields, 0..2, &Options::default());
+        let range = Fit::Range { low: -2.0, high: 1.6 };
+        assert!(matches!(found, Err(Error::NoFit { fit, .. }) if fit == range), "{refused}");
+        assert!(write::seal(&schema, &fields, 0..1, &Options::default()).is_ok());
+    }
+}
+
+#[test]
+fn only_floats_are_kept_in_fewer_bits_and_only_in_as_many_as_there_are() {
+    let arrays = floats_of(&[1.0]);
+    let (integers, fields) = (numbers_of(1), [("wide", &arrays[0].1), ("all", &arrays[2].1)]);
+    let mut schema = schema_of(&[&fields[..], &[("integers", &integers)]].concat(), Compression::None);
+    let before = schema.clone();
+    let mut narrow = |name, narrow| write::narrow(&mut schema, name, narrow, Compression::None);
+    let quantised = |bits, low, high| Narrow::Quantised { bits, low, high };
+    for (name, how) in [
+        ("integers", Narrow::Half),
+        ("all", Narrow::Half),
+        ("wide", Narrow::Truncated { bits: 9 }),
+        ("wide", Narrow::Truncated { bits: 32 }),
+        ("wide", quantised(0, 0.0, 1.0)),
+        ("wide", quantised(33, 0.0, 1.0)),
+        ("wide", quantised(8, 1.0, 1.0)),
+        ("wide", quantised(8, f64::NAN, 1.0)),
+        ("wide", quantised(8, f64::MIN, f64::MAX)),
+    ] {
+        let found = narrow(name, how);
+        assert!(matches!(found, Err(Error::NoFit { fit: Fit::Column, .. })), "{name} {how:?}");
+    }
+    for name in ["none", "wide.x", "all.none", ""] {
+        assert!(matches!(narrow(name, Narrow::Half), Err(Error::NoField { .. })), "{name}");
+    }
+    assert_eq!(schema, before);
 }

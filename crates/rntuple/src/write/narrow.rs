@@ -1,0 +1,98 @@
+//! Floats in fewer bits than they have in memory.
+
+use crate::error::{Error, Fit, Result};
+use crate::format::block::Compression;
+use crate::format::schema::{ColumnKind, InMemory, Role, Schema};
+
+/// How floats are kept in fewer bits.
+///
+/// //= root:tree/ntuple/doc/BinaryFormatSpecification.md Column Description
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Narrow {
+    /// As 32 bits: what a float of 64 has besides is rounded.
+    Single,
+    /// As 16 bits: what is beyond 65,504 becomes infinite.
+    Half,
+    /// The first bits of 32, from 10 to 31: what is behind is cut off.
+    Truncated {
+        /// How many.
+        bits: u16,
+    },
+    /// The nearest of 2^bits values between two, which are some of them; what is not between these is refused.
+    Quantised {
+        /// From 1 to 32.
+        bits: u16,
+        /// The least value.
+        low: f64,
+        /// The largest.
+        high: f64,
+    },
+}
+
+impl Narrow {
+    /// The column that keeps what is of that kind in memory.
+    fn column(self, of: InMemory, is_split: bool) -> Option<(ColumnKind, u16, Option<(f64, f64)>)> {
+        use ColumnKind as K;
+        let is_float = matches!(of, InMemory::F32 | InMemory::F64);
+        Some(match self {
+            Self::Single if is_float => (if is_split { K::SplitReal32 } else { K::Real32 }, 32, None),
+            Self::Half if is_float => (if is_split { K::SplitReal16 } else { K::Real16 }, 16, None),
+            Self::Truncated { bits } if is_float && (10..=31).contains(&bits) => (K::Real32Trunc, bits, None),
+            Self::Quantised { bits, low, high } => {
+                let is_range = low < high && (high - low).is_finite();
+                let fits = is_float && is_range && (1..=32).contains(&bits);
+                fits.then_some((K::Real32Quant, bits, Some((low, high))))?
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Has the floats of a field kept in fewer bits, in a schema of which nothing is written yet. The field is told by its name, with dots between field
+/// and subfield; of lists and arrays it is what is in them.
+///
+/// # Errors
+/// [`Error::NoField`]; [`Error::NoFit`] if it has no floats, or numbers are out of their ranges.
+pub fn narrow(schema: &mut Schema, name: &str, narrow: Narrow, compression: Compression) -> Result<()> {
+    let no_field = || Error::NoField { name: name.into() };
+    let no_fit = || Error::NoFit { field: name.into(), fit: Fit::Column };
+    let mut parts = name.split('.');
+    let top = parts.next().ok_or_else(no_field)?;
+    let named = |number: u32, name: &str| &*schema.fields[number as usize].name == name;
+    let mut number =
+        below(schema, None).into_iter().find(|&top_field| named(top_field, top)).ok_or_else(no_field)?;
+    for part in parts {
+        number = inner(schema, number);
+        let found = below(schema, Some(number)).into_iter().find(|&child| named(child, part));
+        number = found.ok_or_else(no_field)?;
+    }
+    number = inner(schema, number);
+    let mut columns = schema.columns.iter_mut().filter(|column| column.field == number);
+    let (Some(column), None) = (columns.next(), columns.next()) else { return Err(no_fit()) };
+    let in_memory = column.kind.in_memory().ok_or_else(no_fit)?;
+    let is_split = compression != Compression::None;
+    (column.kind, column.bits, column.range) = narrow.column(in_memory, is_split).ok_or_else(no_fit)?;
+    Ok(())
+}
+
+/// What is in the lists, or in the arrays, that a field has; the field itself if it is none of these.
+fn inner(schema: &Schema, mut number: u32) -> u32 {
+    loop {
+        let field = &schema.fields[number as usize];
+        let is_around = field.role == Some(Role::Collection) || field.repetition.is_some();
+        match (is_around, &below(schema, Some(number))[..]) {
+            (true, [child]) => number = *child,
+            _ => return number,
+        }
+    }
+}
+
+/// Fields below one, or at the top.
+fn below(schema: &Schema, parent: Option<u32>) -> Vec<u32> {
+    let numbered = (0_u32..).zip(&schema.fields);
+    let is_below = |(number, field): &(u32, &crate::format::schema::Field)| match parent {
+        Some(parent) => field.parent == parent && *number != parent,
+        None => field.parent == *number,
+    };
+    numbered.filter(is_below).map(|(number, _)| number).collect()
+}
