@@ -407,7 +407,8 @@ fn of_ntuple(error: &dolmen_rntuple::Error) -> Kind {
             ("NotFound", der::NONEXIST)
         }
         E::Exists { .. } | E::NoFit { fit: dolmen_rntuple::Fit::Twice, .. } => ("Exists", der::EXIST),
-        E::OtherSchema | E::Behind { .. } => ("Conflict", der::BUSY),
+        E::OtherSchema | E::Behind { .. } | E::Contended { .. } => ("Conflict", der::BUSY),
+        E::Slow { .. } => ("Timeout", der::TIMEDOUT),
         E::Expired | E::Lost | E::Freed { .. } => ("Stale", der::STALE),
         E::Store { source } => (of_store(source), source.der()),
         E::Bucket { source } => of_bucket(source.failure),

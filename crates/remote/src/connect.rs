@@ -1,5 +1,6 @@
 //! The HTTP client of requests.
 
+use crate::date;
 use crate::error::{Error, Result};
 use crate::list;
 use crate::options::{Options, Settings};
@@ -7,6 +8,7 @@ use async_trait::async_trait;
 use core::error::Error as StdError;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
+use dolmen_env::{Clock, RealClock};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
@@ -15,13 +17,16 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// How long a connection that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(60);
+
+/// The header with the time of an answer.
+const DATE: &str = "date";
 
 /// The header with the range of an answer.
 const CONTENT_RANGE: &str = "content-range";
@@ -32,6 +37,8 @@ pub(crate) struct Client {
     http: reqwest::Client,
     /// Whether the endpoint has ever answered.
     has_answered: AtomicBool,
+    // Guards the date of the last answer that had one, and when it came by the machine's clock that only goes on; taken alone.
+    told: Mutex<Option<(u64, u64)>>,
 }
 
 impl Client {
@@ -59,7 +66,29 @@ impl Client {
             .user_agent(concat!("dolmen/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| start(Box::new(error)))?;
-        Ok(Arc::new(Self { http, has_answered: AtomicBool::new(false) }))
+        Ok(Arc::new(Self { http, has_answered: AtomicBool::new(false), told: Mutex::default() }))
+    }
+
+    /// The time by the endpoint's clock.
+    pub(crate) fn now_ns(&self) -> Option<u64> {
+        let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.map(|(date_ns, since_ns)| {
+            date_ns.saturating_add(RealClock.monotonic_ns().saturating_sub(since_ns))
+        })
+    }
+
+    /// Notes what time it is there. What stands between here and the store answers for itself as well, but not that something is there, or the same,
+    /// or another.
+    fn hear(&self, answer: &HttpResponse) {
+        let status = answer.status();
+        if !(status.is_success() || matches!(status.as_u16(), 304 | 412)) {
+            return;
+        }
+        let date = answer.headers().get(DATE).and_then(|date| date.to_str().ok()).and_then(date::unix_ns);
+        if let Some(date_ns) = date {
+            let told = Some((date_ns, RealClock.monotonic_ns()));
+            *self.told.lock().unwrap_or_else(PoisonError::into_inner) = told;
+        }
     }
 }
 
@@ -102,6 +131,7 @@ impl HttpService for Connector {
         match answer {
             Ok(mut answer) => {
                 client.has_answered.store(true, Ordering::Relaxed);
+                client.hear(&answer);
                 if is_range_overflow(&answer) {
                     answer.headers_mut().remove(CONTENT_RANGE);
                 }

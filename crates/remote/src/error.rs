@@ -144,6 +144,39 @@ pub(crate) fn failed(doing: &'static str, key: &str, said: Said) -> BucketError 
     BucketError { failure: failure(&said), doing, key: key.into(), source: Box::new(said) }
 }
 
+/// An answer that nothing is there, of who does not say what.
+#[derive(Debug)]
+struct Elsewhere {
+    bucket: Box<str>,
+    said: Said,
+}
+
+impl fmt::Display for Elsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bucket, said } = self;
+        write!(
+            f,
+            "the answer was 404, and not that of an object store: is the endpoint where the protocol of S3 is spoken, and is there a bucket \
+             \"{bucket}\"? ({said})"
+        )
+    }
+}
+
+impl StdError for Elsewhere {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.said)
+    }
+}
+
+/// The same, of something in a bucket.
+pub(crate) fn failed_in(bucket: &str, doing: &'static str, key: &str, said: Said) -> BucketError {
+    let failure = failure(&said);
+    let is_elsewhere = failure != Failure::NoBucket && answer(&said).is_some_and(|(status, _)| status == 404);
+    let source: Box<dyn StdError + Send + Sync> =
+        if is_elsewhere { Box::new(Elsewhere { bucket: bucket.into(), said }) } else { Box::new(said) };
+    BucketError { failure, doing, key: key.into(), source }
+}
+
 /// Whether there is nothing of that key in a bucket that is there. Only the store itself knows: others on the way to it, or at a wrong address,
 /// answer 404 as well, and what they say is no reason to take a store of ntuples for an empty one.
 pub(crate) fn is_absent(said: &Said) -> bool {
@@ -155,9 +188,11 @@ pub(crate) fn is_behind_the_end(said: &Said) -> bool {
     answer(said).is_some_and(|(status, _)| status == 416)
 }
 
-/// Whether the condition of a request did not hold.
+/// Whether the condition of a request did not hold. One that is gone has not the tag that is known: Amazon answers 404 then, which the library takes
+/// for refused, whoever says it.
 pub(crate) fn is_refused(said: &Said) -> bool {
-    matches!(said, Said::AlreadyExists { .. } | Said::Precondition { .. }) && !says(said, NO_BUCKET)
+    let is_of_store = || answer(said).is_none_or(|(status, body)| status != 404 || body.contains(NO_KEY));
+    matches!(said, Said::AlreadyExists { .. } | Said::Precondition { .. }) && is_of_store()
 }
 
 /// The word for a bucket that is not there.

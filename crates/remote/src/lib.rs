@@ -16,6 +16,7 @@
 mod address;
 mod answer;
 mod connect;
+mod date;
 mod error;
 mod file;
 mod list;

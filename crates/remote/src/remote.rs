@@ -3,7 +3,9 @@
 use crate::address::Address;
 use crate::answer;
 use crate::connect::{Client, Connector};
-use crate::error::{Error, Forked, NoTag, Result, failed, is_absent, is_behind_the_end, is_refused, untrue};
+use crate::error::{
+    Error, Forked, NoTag, Result, failed, failed_in, is_absent, is_behind_the_end, is_refused, untrue,
+};
 use crate::list::{self, Keys, Listing};
 use crate::options::{Options, Settings, Signed};
 use crate::runtime::runtime;
@@ -13,13 +15,14 @@ use core::time::Duration;
 use dolmen_env::{ForkMark, object_variable};
 use dolmen_rntuple::bucket::{Bucket, BucketError, BucketResult, Failure, Got, Object, Put, Read, Tag};
 use futures_util::{StreamExt, stream};
-use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{
     BackoffConfig, Error as Said, GetOptions, GetRange, ObjectStore, PutMode, PutPayload, Result as Answer,
     RetryConfig, UpdateVersion,
 };
+use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -40,6 +43,7 @@ pub struct Remote {
     written: String,
     /// None while it is dropped.
     store: Option<AmazonS3>,
+    client: Arc<Client>,
     mark: ForkMark,
     runtime: &'static Runtime,
     requests_max: usize,
@@ -59,8 +63,11 @@ impl Remote {
     pub(crate) fn at(address: Address, options: &Options) -> Result<Self> {
         let settings = Settings::of(options, object_variable)?;
         let start = |source| Error::Start { source };
+        let client = Client::new(&settings, options)?;
         let mut builder = AmazonS3Builder::new()
-            .with_http_connector(Connector(Client::new(&settings, options)?))
+            // One by one: the library ends the process where an endpoint says of several that it has deleted another.
+            .with_config(AmazonS3ConfigKey::DisableBulkDelete, "true")
+            .with_http_connector(Connector(Arc::clone(&client)))
             .with_bucket_name(&address.bucket)
             .with_region(&settings.region)
             .with_virtual_hosted_style_request(settings.is_virtual_host)
@@ -89,6 +96,7 @@ impl Remote {
             written: address.written(),
             address,
             store: Some(builder.build().map_err(|error| start(Box::new(error)))?),
+            client,
             mark: ForkMark::new().map_err(|error| start(Box::new(error)))?,
             runtime: runtime()?,
             requests_max,
@@ -115,6 +123,11 @@ impl Remote {
         // One with a slash before or behind it is not what the library would make of it.
         let source = format!("\"{whole}\" is no key of an object").into();
         Err(BucketError { failure: Failure::Invalid, doing, key: key.into(), source })
+    }
+
+    /// What a request failed with.
+    pub(crate) fn failed(&self, doing: &'static str, key: &str, said: Said) -> BucketError {
+        failed_in(&self.address.bucket, doing, key, said)
     }
 
     pub(crate) fn requests_max(&self) -> usize {
@@ -194,6 +207,10 @@ impl Bucket for Remote {
         &self.written
     }
 
+    fn now_ns(&self) -> Option<u64> {
+        self.client.now_ns()
+    }
+
     fn get(&self, key: &str, known: Option<&Tag>) -> BucketResult<Got> {
         let (store, path) = (self.store("get", key)?, self.path("get", key)?);
         let if_none_match = known.map(|tag| tag.0.to_string());
@@ -211,7 +228,7 @@ impl Bucket for Remote {
             Ok(None) => Ok(Got::None),
             Ok(Some((bytes, tag))) => Ok(Got::Bytes(bytes, tag_of("get", key, tag)?)),
             Err(Said::NotModified { .. }) if known.is_some() => Ok(Got::Same),
-            Err(said) => Err(failed("get", key, said)),
+            Err(said) => Err(self.failed("get", key, said)),
         }
     }
 
@@ -223,7 +240,7 @@ impl Bucket for Remote {
         }
         let answers = stream::iter(asked).map(|(nth, store, path, read)| async move {
             let count = self.read_one(store, &path, read).await;
-            count.map(|count| (nth, count)).map_err(|said| failed("get", read.key, said))
+            count.map(|count| (nth, count)).map_err(|said| self.failed("get", read.key, said))
         });
         let mut answers = answers.buffer_unordered(self.requests_max);
         self.runtime.block_on(async {
@@ -258,7 +275,7 @@ impl Bucket for Remote {
         match put {
             Ok(put) => tag_of("put", key, put.e_tag).map(Some),
             Err(said) if is_refused(&said) => Ok(None),
-            Err(said) => Err(failed("put", key, said)),
+            Err(said) => Err(self.failed("put", key, said)),
         }
     }
 
@@ -271,28 +288,29 @@ impl Bucket for Remote {
                 while self.list_page(store, &whole, &mut listing).await? {}
                 Ok(())
             })
-            .map_err(|said| failed("list", prefix, said))?;
+            .map_err(|said| self.failed("list", prefix, said))?;
         let mut found = listing.found;
         found.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(found)
     }
 
     fn delete(&self, keys: Vec<String>) -> BucketResult<()> {
-        let Some(first) = keys.first().cloned() else { return Ok(()) };
-        let store = self.store("delete", &first)?;
-        let mut paths = Vec::with_capacity(keys.len());
+        let mut asked = Vec::with_capacity(keys.len());
         for key in &keys {
-            paths.push(Ok(self.path("delete", key)?));
+            asked.push((key, self.store("delete", key)?, self.path("delete", key)?));
         }
-        self.runtime.block_on(async {
+        let answers = stream::iter(asked).map(|(key, store, path)| async move {
             let _permit = self.permit().await;
-            let mut deleted = store.delete_stream(stream::iter(paths).boxed());
-            while let Some(answer) = deleted.next().await {
-                match answer {
-                    Ok(_) => {}
-                    Err(said) if is_absent(&said) => {}
-                    Err(said) => return Err(failed("delete", &first, said)),
-                }
+            let one = stream::once(core::future::ready(Ok(path))).boxed();
+            match store.delete_stream(one).next().await {
+                Some(Err(said)) if !is_absent(&said) => Err(self.failed("delete", key, said)),
+                _ => Ok(()),
+            }
+        });
+        let mut answers = answers.buffer_unordered(self.requests_max);
+        self.runtime.block_on(async {
+            while let Some(answer) = answers.next().await {
+                answer?;
             }
             Ok(())
         })

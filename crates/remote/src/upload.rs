@@ -1,7 +1,6 @@
 //! Objects that are written: many side by side, large ones in parts, and one that grows.
 
 use crate::address::Address;
-use crate::error::failed;
 use crate::options::Options;
 use crate::remote::Remote;
 use bytes::Bytes;
@@ -52,7 +51,7 @@ pub(crate) async fn put_all(
         };
         answer.map_err(|said| {
             has_failed.store(true, Ordering::Relaxed);
-            failed("put", &put.key, said)
+            remote.failed("put", &put.key, said)
         })
     });
     // All end, those of parts with what takes the parts away.
@@ -229,7 +228,7 @@ impl RemoteOutput {
         }
         let store = self.remote.store(DOING, &self.key)?;
         let id = self.remote.runtime().block_on(store.create_multipart(&self.path));
-        let id = id.map_err(|said| failed(DOING, &self.key, said))?;
+        let id = id.map_err(|said| self.remote.failed(DOING, &self.key, said))?;
         Ok(self.id.insert(id).clone())
     }
 
@@ -241,7 +240,7 @@ impl RemoteOutput {
             None => Ok(()),
             Some(joined) => {
                 let (nth, part) = joined.expect("nothing stops it, and it does not panic");
-                self.done.push((nth, part.map_err(|said| failed(DOING, &self.key, said))?));
+                self.done.push((nth, part.map_err(|said| self.remote.failed(DOING, &self.key, said))?));
                 Ok(())
             }
         }
@@ -257,7 +256,7 @@ impl RemoteOutput {
                 .runtime()
                 .block_on(put)
                 .map(drop)
-                .map_err(|said| failed(DOING, &self.key, said));
+                .map_err(|said| self.remote.failed(DOING, &self.key, said));
         }
         self.send(0, first)?;
         if !self.growing.is_empty() {
@@ -272,7 +271,7 @@ impl RemoteOutput {
         let id = self.begin()?;
         let store = self.remote.store(DOING, &self.key)?;
         let completed = self.remote.runtime().block_on(store.complete_multipart(&self.path, &id, parts));
-        completed.map_err(|said| failed(DOING, &self.key, said))?;
+        completed.map_err(|said| self.remote.failed(DOING, &self.key, said))?;
         self.id = None;
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! Whoever speaks the protocol implements [`Bucket`]; here is none that does, so that nothing of this crate waits on a runtime.
 
 use core::fmt;
+use core::time::Duration;
 use dolmen_types::IoBuf;
 
 /// Which bytes of an object are wanted.
@@ -151,4 +152,13 @@ pub trait Bucket: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`BucketError`]: some may be gone.
     fn delete(&self, keys: Vec<String>) -> BucketResult<()>;
+
+    /// The time by the store's own clock, in nanoseconds since 1970, as its answers tell it; none before the first. It is the same for all who
+    /// use the store, whatever their own clocks say.
+    fn now_ns(&self) -> Option<u64>;
+
+    /// Waits, since others were faster.
+    fn pause(&self, time: Duration) {
+        dolmen_env::wait(time);
+    }
 }

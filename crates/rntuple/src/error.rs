@@ -310,6 +310,16 @@ pub enum Error {
         /// That behind the last.
         end: u64,
     },
+    /// Others were faster each time: nothing was done.
+    Contended {
+        /// How often it was tried.
+        tries: u32,
+    },
+    /// Writing what changes takes so long that others might free it before it is part of the store: nothing was done.
+    Slow {
+        /// For how long what nothing refers to is left.
+        lease_ns: u64,
+    },
     /// The writer was silent for longer than its lease, and what it had written was freed.
     Expired,
     /// Some of what the writer had put could not be written, which was told then.
@@ -507,34 +517,52 @@ impl fmt::Display for Error {
             }
             Self::Exists { name } => write!(f, "there is \"{name}\" already"),
             Self::NoVersion { name } => write!(f, "there is no version \"{name}\""),
+            Self::OtherSchema => f.write_str("the ntuple has other fields or columns"),
+            Self::OtherStore => {
+                f.write_str("the ntuple is in another store, and pages are shared within one: import it, or skim fields of it")
+            }
+            Self::Store { .. } => f.write_str("the store could not do it"),
+            Self::Bucket { source } => source.fmt(f),
+            Self::Io { offset, .. } => write!(f, "cannot read or write at offset {offset}"),
+            of_others => of_others.fmt_others(f),
+        }
+    }
+}
+
+impl Error {
+    /// What others have done meanwhile, or could have.
+    fn fmt_others(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::Freed { version } => write!(
                 f,
                 "version {version} was freed while it was read: open the ntuple again; a tag keeps a version for ever, and `keep` sets how long \
                  others are kept"
             ),
-            Self::OtherSchema => f.write_str("the ntuple has other fields or columns"),
-            Self::OtherStore => {
-                f.write_str("the ntuple is in another store, and pages are shared within one: import it, or skim fields of it")
-            }
             Self::Behind { first, end } => {
                 write!(f, "others have appended entries {first} to {end}, which lack the columns to be added")
             }
             Self::Changed { first, end } => {
                 write!(f, "others have replaced clusters of entries {first} to {end} meanwhile")
             }
-            Self::Lost => {
-                f.write_str("some of what was put could not be written, as was told then: begin again with all of it")
-            }
+            Self::Lost => f.write_str(
+                "some of what was put could not be written, as was told then: begin again with all of it",
+            ),
+            Self::Contended { tries } => write!(
+                f,
+                "others were faster, {tries} times in a row, and nothing was done: try again, or have fewer change the store at once"
+            ),
+            Self::Slow { lease_ns } => write!(
+                f,
+                "writing what changes took more than half of the {} s after which others may free it, and nothing was done: try again when the \
+                 line to the store is faster, or change less at once",
+                lease_ns / 1_000_000_000
+            ),
             Self::Stopped => f.write_str("it was called off"),
             Self::Expired => f.write_str("the writer was silent for too long, and what it wrote was freed"),
-            Self::Store { .. } => f.write_str("the store could not do it"),
-            Self::Bucket { source } => source.fmt(f),
-            Self::Io { offset, .. } => write!(f, "cannot read or write at offset {offset}"),
+            _ => f.write_str("it failed"),
         }
     }
-}
 
-impl Error {
     /// Why what is stored cannot be read.
     ///
     /// # Errors

@@ -101,9 +101,13 @@ impl From<dolmen_rntuple::Error> for Failure {
             E::OtherSchema => {
                 Self::new(Exit::Usage, why).hint("`dolmen ntuple show` tells the fields of both")
             }
-            E::Behind { .. } | E::Changed { .. } | E::Expired | E::Lost | E::Freed { .. } => {
-                Self::new(Exit::InUse, why).hint("run the command again")
-            }
+            E::Behind { .. }
+            | E::Changed { .. }
+            | E::Expired
+            | E::Lost
+            | E::Freed { .. }
+            | E::Contended { .. }
+            | E::Slow { .. } => Self::new(Exit::InUse, why).hint("run the command again"),
             E::Stopped => crate::interrupt::failure(),
             E::OtherStore | E::NoEntries { .. } | E::NoFit { .. } | E::NotFlat { .. } => {
                 Self::new(Exit::Usage, why)

@@ -364,3 +364,54 @@ fn pages_follow_each_other_as_their_tokens_say() {
     let asked = asked.lock().unwrap();
     assert!(asked.len() == 3 && asked.iter().all(|line| line.contains("prefix=x%2F")), "{asked:?}");
 }
+
+#[test]
+fn objects_are_deleted_one_by_one_whatever_the_endpoint_says_of_others() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&asked);
+    let hostile = Hostile::start(Box::new(move |request| {
+        let line = request.lines().next().unwrap();
+        noted.lock().unwrap().push(line.to_owned());
+        let body = "<DeleteResult><Deleted><Key>another</Key></Deleted></DeleteResult>";
+        answer("200 OK", "Content-Type: application/xml\r\n", body.len(), body.as_bytes())
+    }));
+    let remote = hostile.open("x");
+    remote.delete(vec!["a".into(), "b/c".into()]).unwrap();
+    let mut asked = asked.lock().unwrap().clone();
+    asked.sort();
+    assert_eq!(asked, ["DELETE /events/x/a HTTP/1.1", "DELETE /events/x/b/c HTTP/1.1"]);
+}
+
+#[test]
+fn what_is_to_be_replaced_and_is_gone_is_not_replaced_and_any_other_404_names_the_bucket() {
+    let said = |body: &str| Hostile::always(answer("404 Not Found", "", body.len(), body.as_bytes()));
+    let tag = Tag("\"one\"".into());
+    let gone = said("<Error><Code>NoSuchKey</Code></Error>");
+    assert_eq!(gone.open("x").replace("root", Some(&tag), Vec::new()).unwrap(), None);
+    for (hostile, known) in [(&gone, None), (&said("<html>not found</html>"), Some(&tag)), (&said(""), None)]
+    {
+        let error = hostile.open("x").replace("root", known, Vec::new()).unwrap_err();
+        assert_eq!(error.failure, Failure::Invalid);
+        assert!(told(&error).contains("bucket \"events\""), "{error:?}");
+    }
+}
+
+#[test]
+fn the_time_is_that_of_who_answers_for_the_store() {
+    let dated = |status: &str, date: &str| {
+        let answer = answer(status, &format!("{TAG}Date: {date}\r\n"), 0, b"");
+        Hostile::always(answer)
+    };
+    let now_s = |hostile: &Hostile| {
+        let remote = hostile.open("x");
+        assert_eq!(remote.now_ns(), None, "nobody has answered");
+        drop(remote.get("a", Some(&Tag("\"one\"".into()))));
+        remote.now_ns().map(|now_ns| now_ns / 1_000_000_000)
+    };
+    for status in ["200 OK", "304 Not Modified", "412 Precondition Failed"] {
+        let found = now_s(&dated(status, "Sun, 06 Nov 1994 08:49:37 GMT")).unwrap();
+        assert!((784_111_777..784_115_000).contains(&found), "{status}: {found}");
+    }
+    assert_eq!(now_s(&dated("404 Not Found", "Sun, 06 Nov 1994 08:49:37 GMT")), None);
+    assert_eq!(now_s(&dated("200 OK", "yesterday")), None);
+}

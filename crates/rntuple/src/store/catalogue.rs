@@ -33,18 +33,28 @@ const KEEP_NS_DEFAULT: u64 = 86_400_000_000_000;
 /// For how long a writer that is silent is taken to be there unless it is said: ten minutes.
 const LEASE_NS_DEFAULT: u64 = 600_000_000_000;
 
+/// The longest that a writer may be silent: whatever else a record says was not written by one that can be.
+pub(super) const LEASE_NS_MAX: u64 = 86_400_000_000_000;
+
 /// How a container is used as a store of ntuples.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Where the time comes from.
+    /// Where the time comes from that is noted of versions in a container, and how long something takes. Whether a writer was silent for too
+    /// long says the clock of the store alone.
     pub clock: Arc<dyn Clock>,
-    /// For how long what a silent writer has written is not freed.
+    /// For how long what a silent writer has written is not freed; a day at most.
     pub lease_ns: u64,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
         Self { clock: Arc::new(RealClock), lease_ns: LEASE_NS_DEFAULT }
+    }
+}
+
+impl StoreOptions {
+    fn limited(&self) -> Self {
+        Self { clock: Arc::clone(&self.clock), lease_ns: self.lease_ns.min(LEASE_NS_MAX) }
     }
 }
 
@@ -112,14 +122,15 @@ impl Store {
     /// The ntuples of a container. Nothing is asked and nothing made: any container can have some, also beside other things.
     #[must_use]
     pub fn new(cont: &Container, options: &StoreOptions) -> Self {
-        Self { home: Home::Container(cont.clone()), options: options.clone() }
+        Self { home: Home::Container(cont.clone()), options: options.limited() }
     }
 
     /// The ntuples in an object store of the S3 kind. Nothing is asked and nothing made.
     #[must_use]
     pub fn in_bucket(bucket: Arc<dyn Bucket>, options: &StoreOptions) -> Self {
+        let options = options.limited();
         let home = Home::bucket(bucket, Arc::clone(&options.clock), options.lease_ns);
-        Self { home, options: options.clone() }
+        Self { home, options }
     }
 
     /// The container; none if it is in an object store.
@@ -135,8 +146,13 @@ impl Store {
         &self.home
     }
 
+    /// The time that is noted of versions: in an object store by its own clock, once that has answered.
     pub(super) fn now_ns(&self) -> u64 {
-        self.options.clock.now_ns()
+        let of_store = match &self.home {
+            Home::Container(_) => None,
+            Home::Bucket(home) => home.bucket().now_ns(),
+        };
+        of_store.unwrap_or_else(|| self.options.clock.now_ns())
     }
 
     /// Numbers for what is made.

@@ -9,7 +9,7 @@
 //!
 //! Invariants: nothing is freed that a version refers to, or may refer to, or that has the number of a writer whose record is there.
 
-use super::catalogue::{Store, Stored};
+use super::catalogue::{LEASE_NS_MAX, Store, Stored};
 use super::home::At;
 use super::place::{self, Named, Records};
 use super::record::{Anchor, Entry, Writer};
@@ -176,13 +176,16 @@ impl Store {
 
     /// Looks at all names, versions and writers at one time.
     fn roots(&self) -> Result<Roots> {
-        let (home, now_ns) = (self.home(), self.now_ns());
+        let home = self.home();
+        let now_ns = home.now_ns()?;
+        // By a clock that is wrong by more than any lease somebody could be alive for ever.
+        let alive_ns = now_ns..=now_ns.saturating_add(2 * LEASE_NS_MAX);
         home.transact(|at| {
             let mut roots = Roots::default();
             for dkey in home.dkeys(at, Records::Writers)? {
                 let Some(found) = home.get(at, Records::Writers, &dkey, place::RECORD)? else { continue };
                 match Writer::read(&found) {
-                    Ok(writer) if writer.until_ns >= now_ns => {
+                    Ok(writer) if alive_ns.contains(&writer.until_ns) => {
                         roots.writers.push(writer);
                         continue;
                     }

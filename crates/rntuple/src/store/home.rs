@@ -118,6 +118,14 @@ impl Home {
         }
     }
 
+    /// The time by the store's own clock, which is the same for all who use it.
+    pub(super) fn now_ns(&self) -> Result<u64> {
+        match self {
+            Self::Container(cont) => Ok(cont.begin()?.epoch().unix_ns()),
+            Self::Bucket(home) => home.now_ns(),
+        }
+    }
+
     /// A record; none if there is none.
     pub(super) fn get(
         &self,

@@ -4,6 +4,8 @@
 //! again, and only then writes into objects of these numbers. Nobody else knows these objects until a transaction makes them part of a
 //! version, which looks whether the record is still there. Who frees what the dead have left removes their records first.
 //!
+//! Until when says the clock of the store, which is the same for all; who writes has to know only how much time has passed.
+//!
 //! Invariants: nothing is written into an object whose number is in no record; a record that somebody removed is not made again.
 
 use super::home::{At, Home};
@@ -22,9 +24,17 @@ pub(super) struct Numbers {
     home: Home,
     clock: Arc<dyn Clock>,
     lease_ns: u64,
-    held: Vec<Writer>,
+    held: Vec<Held>,
     next: u64,
     end: u64,
+}
+
+/// A record that was made.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    writer: Writer,
+    /// When it was begun to be written or renewed, by a clock that only goes on.
+    since_ns: u64,
 }
 
 impl Numbers {
@@ -35,11 +45,12 @@ impl Numbers {
     /// The next number; with the first of several, a record is made.
     pub(super) fn next(&mut self) -> Result<u64> {
         if self.next == self.end {
-            let until_ns = self.clock.now_ns().saturating_add(self.lease_ns);
+            let since_ns = self.clock.monotonic_ns();
+            let until_ns = self.home.now_ns()?.saturating_add(self.lease_ns);
             let writer = |first| Writer { first, count: AT_ONCE, until_ns };
             let record = |first| (place::writer(first), writer(first).write());
             let first = self.home.draw(AT_ONCE, Records::Writers, record)?;
-            self.held.push(writer(first));
+            self.held.push(Held { writer: writer(first), since_ns });
             (self.next, self.end) = (first, first + AT_ONCE);
         }
         self.next += 1;
@@ -51,17 +62,17 @@ impl Numbers {
     /// # Errors
     /// [`Error::Expired`].
     pub(super) fn renew(&mut self) -> Result<()> {
-        let now_ns = self.clock.now_ns();
-        for writer in &mut self.held {
-            if now_ns.saturating_add(self.lease_ns / 2) < writer.until_ns {
+        let now_ns = self.clock.monotonic_ns();
+        for Held { writer, since_ns } in &mut self.held {
+            if now_ns.saturating_sub(*since_ns) < self.lease_ns / 2 {
                 continue;
             }
-            let renewed = Writer { until_ns: now_ns.saturating_add(self.lease_ns), ..*writer };
+            let renewed = Writer { until_ns: self.home.now_ns()?.saturating_add(self.lease_ns), ..*writer };
             let dkey = place::writer(writer.first);
             if !self.home.renew(Records::Writers, &dkey, place::RECORD, &renewed.write())? {
                 return Err(Error::Expired);
             }
-            *writer = renewed;
+            (*writer, *since_ns) = (renewed, now_ns);
         }
         Ok(())
     }
@@ -71,7 +82,7 @@ impl Numbers {
     /// # Errors
     /// [`Error::Expired`] if somebody did before.
     pub(super) fn end_in(&self, at: At<'_>) -> Result<()> {
-        for writer in &self.held {
+        for Held { writer, .. } in &self.held {
             let dkey = place::writer(writer.first);
             if self.home.get(at, Records::Writers, &dkey, place::RECORD)?.is_none() {
                 return Err(Error::Expired);
@@ -83,7 +94,7 @@ impl Numbers {
 
     /// Whether a number is of those that were drawn since the records were last taken away.
     pub(super) fn holds(&self, number: u64) -> bool {
-        self.held.iter().any(|writer| writer.holds(number))
+        self.held.iter().any(|held| held.writer.holds(number))
     }
 
     /// Forgets the numbers whose records were taken away; what is left of them is never used.
@@ -94,7 +105,7 @@ impl Numbers {
 
     /// Takes the records away: what was written is nobody's.
     pub(super) fn give_up(&mut self) -> Result<()> {
-        for writer in self.held.drain(..) {
+        for Held { writer, .. } in self.held.drain(..) {
             self.home.punch(At::Latest, Records::Writers, &place::writer(writer.first))?;
         }
         self.end = self.next;

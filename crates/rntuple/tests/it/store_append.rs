@@ -2,7 +2,8 @@
 
 use crate::made::{How, Type, file};
 use crate::read::{numbers, values_of};
-use crate::store_world::{LEASE_NS, World, add, all_ints, header, ints, sealed};
+use crate::store_world::{LEASE_NS, TICK_NS, World, add, all_ints, header, ints, sealed};
+use dolmen_env::{Clock, SimClock};
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::ColumnKind;
 use dolmen_rntuple::sealed::SealedCluster;
@@ -177,9 +178,9 @@ fn a_writer_that_is_silent_for_longer_than_its_lease_loses_what_it_wrote_and_is_
         let [mut alive, mut silent, mut late] = [0; 3].map(|_| stored.append().unwrap());
         silent.push(&cluster(&stored, 0)).unwrap();
         late.push(&cluster(&stored, 0)).unwrap();
-        world.clock.advance(LEASE_NS / 2 + 1);
+        world.clock.advance(LEASE_NS / 2 + TICK_NS);
         alive.push(&cluster(&stored, 5)).unwrap();
-        world.clock.advance(LEASE_NS / 2 + 1);
+        world.clock.advance(LEASE_NS / 2 + TICK_NS);
         alive.push(&cluster(&stored, 10)).unwrap();
         // A bucket gets groups together, when there are enough of them or all are to be there.
         let (there, lost) = if world.is_bucket() { (0, 0) } else { (4, 2) };
@@ -202,5 +203,51 @@ fn a_writer_that_is_silent_for_longer_than_its_lease_loses_what_it_wrote_and_is_
         // Of what was put after its number was given up, and of what was given up itself.
         assert_eq!(world.store().collect().unwrap().clusters, if world.is_bucket() { 3 } else { 1 });
         assert_eq!(world.store().collect().unwrap().clusters, 0);
+    });
+}
+
+#[test]
+fn how_long_a_writer_was_silent_says_the_clock_of_the_store_and_not_his_or_of_who_collects() {
+    const YEAR_NS: i64 = 31_536_000_000_000_000;
+    for off_ns in [-YEAR_NS, YEAR_NS] {
+        World::each(|world| {
+            let stored = two_columns(&world);
+            let off = SimClock::new(world.clock.now_ns().checked_add_signed(off_ns).unwrap());
+            let advance = |ns| {
+                world.clock.advance(ns);
+                off.advance(ns);
+            };
+            let his = world.store_by(&off).ntuple("events").unwrap();
+            let [mut alive, mut silent] = [0; 2].map(|_| his.append().unwrap());
+            silent.push(&cluster(&stored, 0)).unwrap();
+            alive.push(&cluster(&stored, 0)).unwrap();
+            advance(LEASE_NS / 2 + TICK_NS);
+            alive.push(&cluster(&stored, 5)).unwrap();
+            for store in [world.store(), world.store_by(&off)] {
+                assert_eq!(store.collect().unwrap().writers, 0, "nobody was silent for long");
+            }
+            advance(LEASE_NS / 2 + TICK_NS);
+            let collector = if off_ns > 0 { world.store() } else { world.store_by(&off) };
+            assert_eq!(collector.collect().unwrap().writers, 1);
+            assert!(matches!(silent.commit(), Err(Error::Expired)));
+            assert_eq!(alive.commit().unwrap().entry_count, 10);
+        });
+    }
+}
+
+#[test]
+fn a_record_of_a_writer_who_could_never_be_silent_for_so_long_keeps_nothing() {
+    World::each(|world| {
+        let stored = two_columns(&world);
+        // The clock of the store was wrong when he began.
+        world.clock.step_to(world.clock.now_ns() + 10 * 86_400_000_000_000);
+        let mut writer = world.another().ntuple("events").unwrap().append().unwrap();
+        writer.push(&cluster(&stored, 0)).unwrap();
+        world.clock.step_to(crate::store_world::START_NS);
+        let wanted = u64::from(world.is_bucket());
+        assert_eq!(world.another().collect().unwrap().writers, wanted, "the clock of a pool never goes back");
+        if world.is_bucket() {
+            assert!(matches!(writer.commit(), Err(Error::Expired)));
+        }
     });
 }

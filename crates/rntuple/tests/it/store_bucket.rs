@@ -1,7 +1,8 @@
 //! An object store of the S3 kind in memory, which a test cuts off; and what is true of a store in one alone.
 
 use crate::store_append::{cluster, two_columns};
-use crate::store_world::{Faults, Kind, LEASE_NS, World, all_ints, header};
+use crate::store_world::{Faults, Kind, LEASE_NS, TICK_NS, World, all_ints, header};
+use core::time::Duration;
 use dolmen_env::{Clock, SimClock};
 use dolmen_rntuple::bucket::{Bucket, BucketError, BucketResult, Failure, Got, Object, Put, Read, Tag};
 use dolmen_rntuple::format::locator::Locator;
@@ -24,6 +25,15 @@ impl core::fmt::Debug for Before {
     }
 }
 
+/// What others do each time before the root is replaced.
+pub(crate) struct Rival(Box<dyn FnMut() + Send>);
+
+impl core::fmt::Debug for Rival {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Rival")
+    }
+}
+
 /// Objects in memory.
 #[derive(Debug)]
 pub(crate) struct SimBucket {
@@ -38,6 +48,14 @@ pub(crate) struct SimBucket {
     /// Guards what is done when the root was replaced, before its answer is lost; not held while it is done.
     pub(crate) before_answer: Mutex<Option<Before>>,
     pub(crate) writes: AtomicU64,
+    /// How long it takes to write an object with records.
+    pub(crate) slow_ns: AtomicU64,
+    /// Guards what others do each time before the root is replaced; not held while it is done.
+    pub(crate) rival: Mutex<Option<Rival>>,
+    /// Guards how long was waited.
+    pub(crate) pauses: Mutex<Vec<Duration>>,
+    /// Guards keys and bytes of objects with records, but for those of the rival.
+    pub(crate) records: Mutex<Vec<(String, usize)>>,
     /// Guards the objects.
     pub(crate) objects: Mutex<BTreeMap<String, Written>>,
 }
@@ -52,6 +70,10 @@ impl SimBucket {
             heeds_nothing: AtomicBool::new(false),
             before_answer: Mutex::default(),
             writes: AtomicU64::new(0),
+            slow_ns: AtomicU64::new(0),
+            rival: Mutex::default(),
+            pauses: Mutex::default(),
+            records: Mutex::default(),
             objects: Mutex::default(),
         }
     }
@@ -138,6 +160,10 @@ impl Bucket for SimBucket {
 
     fn put(&self, puts: Vec<Put>) -> BucketResult<()> {
         for Put { key, bytes } in puts {
+            if key.starts_with("m/") {
+                self.clock.advance(self.slow_ns.load(Ordering::Relaxed));
+                self.records.lock().unwrap().push((key.clone(), bytes.len()));
+            }
             let (tag, now_ns) = (self.tag(), self.clock.now_ns());
             self.change("put", |objects| objects.insert(key, (bytes.to_vec(), tag, now_ns)))?;
         }
@@ -146,6 +172,13 @@ impl Bucket for SimBucket {
 
     fn replace(&self, key: &str, known: Option<&Tag>, bytes: Vec<u8>) -> BucketResult<Option<Tag>> {
         self.faults.act_before_commit();
+        let rival = if key == "root" { self.rival.lock().unwrap().take() } else { None };
+        if let Some(Rival(mut act)) = rival {
+            let before = self.records.lock().unwrap().clone();
+            act();
+            *self.records.lock().unwrap() = before;
+            *self.rival.lock().unwrap() = Some(Rival(act));
+        }
         let (tag, now_ns) = (self.tag(), self.clock.now_ns());
         let done = self.change("put", |objects| {
             let there = objects.get(key).map(|(_, tag, _)| Tag(tag.to_string().into()));
@@ -181,6 +214,14 @@ impl Bucket for SimBucket {
             self.change("delete", |objects| objects.remove(&key))?;
         }
         Ok(())
+    }
+
+    fn now_ns(&self) -> Option<u64> {
+        Some(self.clock.now_ns())
+    }
+
+    fn pause(&self, time: Duration) {
+        self.pauses.lock().unwrap().push(time);
     }
 }
 
@@ -552,4 +593,136 @@ fn an_error_of_a_bucket_says_what_was_asked_of_which_store_and_what_to_do() {
         "{error:?}"
     );
     assert!(error.to_string().contains("AWS_ENDPOINT_URL"), "{error}");
+}
+
+/// Has another store do something each time before the root is replaced, so many times.
+fn rival(world: &World, times: usize, mut act: impl FnMut(usize) + Send + 'static) {
+    world.bucket().pauses.lock().unwrap().clear();
+    world.bucket().records.lock().unwrap().clear();
+    let mut at = 0;
+    let act = move || {
+        if at < times {
+            at += 1;
+            act(at);
+        }
+    };
+    *world.bucket().rival.lock().unwrap() = Some(Rival(Box::new(act)));
+}
+
+/// An ntuple beside another.
+fn two_ntuples(world: &World) -> [dolmen_rntuple::store::Stored; 2] {
+    let schema = header("other", &[("a", ColumnKind::SplitInt32), ("b", ColumnKind::Int32)]);
+    [two_columns(world), world.another().create(&schema, &CreateOptions::default()).unwrap()]
+}
+
+#[test]
+fn what_was_written_is_written_once_however_often_others_change_another_ntuple_meanwhile() {
+    let world = World::of(Kind::Bucket);
+    let [stored, other] = two_ntuples(&world);
+    let theirs = other.clone();
+    rival(&world, 40, move |_| {
+        theirs.tag("moved", When::Now, true).unwrap();
+    });
+    stored.tag("mine", When::Now, false).unwrap();
+    assert_eq!(world.bucket().records.lock().unwrap().len(), 1);
+    let pauses = world.bucket().pauses.lock().unwrap().clone();
+    assert_eq!(pauses.len(), 40);
+    for (at, pause) in (1_u32..).zip(&pauses) {
+        assert!(
+            *pause <= Duration::from_millis(20 << at.min(7)).min(Duration::from_secs(2)),
+            "{at}: {pause:?}"
+        );
+    }
+    assert!(pauses.iter().any(|pause| *pause > Duration::from_millis(300)), "they grow: {pauses:?}");
+    assert!(pauses[20..].iter().any(|pause| *pause != pauses[20]), "they are drawn: {pauses:?}");
+    let store = world.another();
+    assert_eq!(store.ntuple("events").unwrap().version(When::Tag("mine")).unwrap().number, 1);
+    assert_eq!(store.ntuple("other").unwrap().version(When::Tag("moved")).unwrap().number, 1);
+}
+
+#[test]
+fn of_those_who_append_to_different_ntuples_each_writes_its_own_once_and_nothing_is_left() {
+    let world = World::of(Kind::Bucket);
+    let [stored, other] = two_ntuples(&world);
+    let mut appender = stored.append().unwrap();
+    for _ in 0..64 {
+        appender.push(&cluster(&stored, 0)).unwrap();
+    }
+    let theirs = other.clone();
+    // They, too, change who is writing: what they have begun with stays.
+    let mut begun = Vec::new();
+    rival(&world, 5, move |at| {
+        let mut appender = theirs.append().unwrap();
+        appender.push(&cluster(&theirs, i32::try_from(at).unwrap() * 5)).unwrap();
+        appender.commit().unwrap();
+        appender.push(&cluster(&theirs, 0)).unwrap();
+        begun.push(appender);
+    });
+    assert_eq!(appender.commit().unwrap().entry_count, 320);
+    let records = world.bucket().records.lock().unwrap().clone();
+    let whole = records.iter().filter(|(_, bytes)| *bytes > 1000).count();
+    assert_eq!((whole, records.len()), (1, 6), "{records:?}");
+    let left: Vec<_> = records.iter().filter(|(key, _)| keys(&world, "m/").contains(key)).collect();
+    assert_eq!(left.len(), 2, "what it wrote first, and who is writing: {left:?}");
+    *world.bucket().rival.lock().unwrap() = None;
+    let store = world.another();
+    assert_eq!(all_ints(&store.open("events", When::Now).unwrap(), "a").len(), 320);
+    assert_eq!(all_ints(&store.open("other", When::Now).unwrap(), "a"), (5..30).collect::<Vec<_>>());
+    world.clock.advance(LEASE_NS + TICK_NS);
+    assert_eq!(store.collect().unwrap().writers, 5, "those who have begun, and nobody else");
+}
+
+#[test]
+fn what_others_have_changed_of_what_was_read_is_read_again() {
+    let world = World::of(Kind::Bucket);
+    let stored = two_columns(&world);
+    let mut appender = stored.append().unwrap();
+    appender.push(&cluster(&stored, 100)).unwrap();
+    let theirs = world.another().ntuple("events").unwrap();
+    rival(&world, 3, move |at| {
+        let mut appender = theirs.append().unwrap();
+        appender.push(&cluster(&theirs, i32::try_from(at).unwrap() * 5)).unwrap();
+        appender.commit().unwrap();
+    });
+    assert_eq!(appender.commit().unwrap().number, 5);
+    *world.bucket().rival.lock().unwrap() = None;
+    let found = all_ints(&world.another().open("events", When::Now).unwrap(), "a");
+    assert_eq!(found, (5..20).chain(100..105).collect::<Vec<_>>());
+    // Of several names of which each is to be the only one, one is.
+    let theirs = stored.clone();
+    rival(&world, 1, move |_| {
+        theirs.tag("one", When::Version(1), false).unwrap();
+    });
+    let found = stored.tag("one", When::Now, false);
+    assert!(matches!(found, Err(Error::Exists { .. })), "{found:?}");
+    assert_eq!(stored.version(When::Tag("one")).unwrap().number, 1);
+}
+
+#[test]
+fn who_is_never_the_first_is_told_so_and_leaves_nothing() {
+    let world = World::of(Kind::Bucket);
+    let stored = two_columns(&world);
+    let theirs = world.another().ntuple("events").unwrap();
+    rival(&world, usize::MAX, move |at| theirs.keep(at as u64).unwrap());
+    let found = stored.keep(u64::MAX);
+    assert!(matches!(found, Err(Error::Contended { tries: 64 })), "{found:?}");
+    assert!(found.unwrap_err().to_string().contains("try again"));
+    *world.bucket().rival.lock().unwrap() = None;
+    let there = keys(&world, "m/");
+    let records = world.bucket().records.lock().unwrap().clone();
+    assert!(records.len() > 1 && records.iter().all(|(key, _)| !there.contains(key)));
+    stored.keep(5).unwrap();
+}
+
+#[test]
+fn who_writes_for_longer_than_it_is_left_is_told_so_and_leaves_nothing() {
+    let world = World::of(Kind::Bucket);
+    let stored = two_columns(&world);
+    let before = keys(&world, "m/");
+    world.bucket().slow_ns.store(LEASE_NS / 2 + 1, Ordering::Relaxed);
+    let found = stored.tag("one", When::Now, false);
+    assert!(matches!(found, Err(Error::Slow { lease_ns: LEASE_NS })), "{found:?}");
+    assert_eq!(keys(&world, "m/"), before);
+    world.bucket().slow_ns.store(LEASE_NS / 2, Ordering::Relaxed);
+    stored.tag("one", When::Now, false).unwrap();
 }

@@ -2,7 +2,7 @@
 
 use crate::store_append::{cluster, two_columns};
 use crate::store_reshape::options;
-use crate::store_world::{Kind, LEASE_NS, World, all_ints, header};
+use crate::store_world::{Kind, LEASE_NS, TICK_NS, World, all_ints, header};
 use dolmen_client::{At, ObjectClass, ObjectType, Oid};
 use dolmen_rntuple::format::schema::ColumnKind;
 use dolmen_rntuple::store::{Collected, CreateOptions, Stored, When};
@@ -55,7 +55,7 @@ fn a_damaged_ntuple_keeps_nothing_of_others_from_being_freed_but_what_might_be_i
             damage(&world, &other, akey);
             let mut dead = events.append().unwrap();
             dead.push(&cluster(&events, 90)).unwrap();
-            world.clock.advance(LEASE_NS + 1);
+            world.clock.advance(LEASE_NS + TICK_NS);
             append(&events, [10]);
             let store = world.another();
             let destroyed = store.destroy("third").unwrap();

@@ -133,7 +133,8 @@ fn act(store: &Store, acknowledged: &mut usize) -> Result<()> {
 
 #[test]
 fn a_power_cut_leaves_versions_whose_pages_are_all_there() {
-    let clock: Arc<dyn Clock> = Arc::new(SimClock::new(START_NS));
+    let time = SimClock::new(START_NS);
+    let clock: Arc<dyn Clock> = Arc::new(time.clone());
     for durability in [Durability::Power, Durability::Process] {
         let (mut cut, mut is_cut) = (0, true);
         while is_cut {
@@ -174,11 +175,9 @@ fn a_power_cut_leaves_versions_whose_pages_are_all_there() {
                 for listed in after.list().unwrap() {
                     after.destroy(&listed.name).unwrap();
                 }
-                let writers_are_over = StoreOptions {
-                    clock: Arc::new(SimClock::new(START_NS + LEASE_NS * 3)),
-                    lease_ns: LEASE_NS,
-                };
-                Store::new(&cont, &writers_are_over).collect().unwrap();
+                // Those who wrote are over.
+                time.advance(LEASE_NS * 3);
+                after.collect().unwrap();
                 let mut walk = cont.objects(None);
                 assert_eq!(walk.next_page().unwrap().len(), 0, "{what}");
             }

@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex};
 pub(crate) const START_NS: u64 = 1_767_225_600_000_000_000;
 /// What a writer may be silent for.
 pub(crate) const LEASE_NS: u64 = 1_000_000_000;
+/// More than the clock of a pool is coarse by.
+pub(crate) const TICK_NS: u64 = 50_000;
 
 const TARGETS: u16 = 3;
 
@@ -253,6 +255,15 @@ impl World {
         match &self.place {
             Place::Container(cut, _) => Store::new(&container(cut, &any, false), &self.options()),
             Place::Bucket(_) => self.store(),
+        }
+    }
+
+    /// The store, for who has another clock.
+    pub(crate) fn store_by(&self, clock: &SimClock) -> Store {
+        let options = StoreOptions { clock: Arc::new(clock.clone()), lease_ns: LEASE_NS };
+        match &self.place {
+            Place::Container(_, cont) => Store::new(cont, &options),
+            Place::Bucket(bucket) => Store::in_bucket(Arc::<SimBucket>::clone(bucket), &options),
         }
     }
 

@@ -7,9 +7,10 @@
 //! | `c/` cluster `/` column group | sealed pages |
 //! | `conditions` | nothing: it is there so that an endpoint which does not heed conditions is found out |
 //!
-//! A transaction reads the root, writes one object of its own with what it changes, and then replaces the root. If others have
-//! replaced it meanwhile, it begins again; a root names the last transactions, so that one which was done though its answer was lost is found,
-//! also if others were done after it. What is not known to be of no use is left for the sweep.
+//! A transaction reads the root, writes one object of its own with what it changes, and then replaces the root. If others have replaced it meanwhile,
+//! and nothing that the transaction has read, it replaces theirs, after a pause, with what it wrote, and writes only those nodes again that both
+//! have changed; else it begins again. A root names the last transactions, so that one which was done though its answer was lost is found, also
+//! if others were done after it. What is known to be of no use is deleted; what may be of some is left for the sweep.
 //!
 //! Clusters without a root are no store but what is left of one, or an endpoint that does not tell: nothing is begun there, and nothing freed.
 //!
@@ -21,6 +22,7 @@ use super::root::{Node, Part, RECENT_MAX, RecordKey, Root, Slot};
 use super::tx::{Next, Tx};
 use crate::bucket::{Bucket, BucketError, Failure, Got, Put, Read, Tag};
 use crate::error::{Error, Fault, Result, Structure};
+use core::time::Duration;
 use dolmen_env::Clock;
 use dolmen_types::IoBuf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,11 +42,21 @@ const OTHER_TAG: &str = "\"00000000000000000000000000000000\"";
 
 const NO_ROOT: &str = "there are clusters and no root, which was deleted, or the endpoint does not tell; nothing is done, so that nothing is lost";
 const NO_CONDITIONS: &str = "the endpoint does not heed If-None-Match and If-Match, without which writers would lose what others have done";
+const NO_TIME: &str =
+    "the endpoint's answers have no Date, without which nobody knows how long ago a writer was last heard of";
 const IN_DOUBT: &str =
     "whether it was done is not known: the answer was lost, and many others have changed the store since";
 
-/// Times that a transaction begins again; of those that are under way at once one is done each time.
-const TRIES_MAX: u32 = 1000;
+/// Times that a transaction finds that others were faster; of those that are under way at once one is done each time.
+const TRIES_MAX: u32 = 64;
+
+/// Times that a transaction writes what others may free before it refers to it.
+const SLOW_MAX: u32 = 3;
+
+/// The longest pause before the second try; it is twice as long before each one more, and drawn at random up to that.
+const PAUSE_BASE: Duration = Duration::from_millis(20);
+/// The longest of all.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Nodes that are kept at hand.
 const NODES_MAX: usize = 64;
@@ -94,6 +106,16 @@ impl BucketHome {
                 Ok((root, Some(tag)))
             }
         }
+    }
+
+    /// The time by the store's own clock.
+    pub(super) fn now_ns(&self) -> Result<u64> {
+        if let Some(now_ns) = self.bucket.now_ns() {
+            return Ok(now_ns);
+        }
+        // Its answers tell.
+        self.root()?;
+        self.bucket.now_ns().ok_or_else(|| self.wrong(ROOT, NO_TIME))
     }
 
     /// Whether there is a column group of any cluster.
@@ -234,63 +256,97 @@ impl BucketHome {
 
     /// Does what `body` says in one transaction.
     pub(super) fn transact<T>(&self, mut body: impl FnMut(&Tx<'_>) -> Result<T>) -> Result<T> {
-        for _ in 0..TRIES_MAX {
-            let begun_ns = self.clock.monotonic_ns();
+        let mut tries = Tries::default();
+        loop {
             let (root, tag) = self.root()?;
             let count = root.count;
             let tx = Tx::begin(self, draw()?, (root, tag));
             let done = match body(&tx) {
                 // What the root refers to may be swept away when another has replaced it.
-                Err(error) if is_missing(&error) && self.root()?.0.count != count => continue,
+                Err(error) if is_missing(&error) && self.root()?.0.count != count => {
+                    tries.again(&*self.bucket)?;
+                    continue;
+                }
                 done => done?,
             };
             let Some(next) = tx.end()? else { return Ok(done) };
-            if self.commit(next, begun_ns)? {
+            if self.commit(next, &mut tries)? {
                 return Ok(done);
             }
         }
-        Err(Error::Store { source: dolmen_client::Error::Busy })
     }
 
-    /// Makes the next root the one that is there; not, if there is another than the one that it is to replace.
-    fn commit(&self, next: Next, begun_ns: u64) -> Result<bool> {
-        let Next { number, root, before, tag, object } = next;
+    /// Makes the next root the one that is there; not, if others have changed what the transaction has read.
+    fn commit(&self, mut next: Next, tries: &mut Tries) -> Result<bool> {
         self.check_conditions()?;
-        if !object.is_empty() {
-            self.bucket.put(vec![Put { key: records_key(number), bytes: IoBuf::from(object) }])?;
-        }
-        if self.clock.monotonic_ns().saturating_sub(begun_ns) > self.lease_ns / 2 {
-            // What it wrote may be swept away before the root refers to it.
-            return Ok(false);
-        }
-        let bytes = root.write()?;
-        let replaced = self.bucket.replace(ROOT, tag.as_ref(), bytes);
-        if let Ok(Some(tag)) = replaced {
-            self.known().root = Some((Arc::new(root), tag));
-            return Ok(true);
-        }
-        // It may have been done, and the answer lost; others may have been done after it.
-        let there = match self.root() {
-            Ok((there, _)) => there,
-            Err(error) => {
-                replaced?;
+        let begun_ns = self.clock.monotonic_ns();
+        loop {
+            if let Some((number, object)) = next.object.take() {
+                next.written.insert(number);
+                self.bucket.put(vec![Put { key: records_key(number), bytes: IoBuf::from(object) }])?;
+            }
+            if self.clock.monotonic_ns().saturating_sub(begun_ns) > self.lease_ns / 2 {
+                // What it wrote may be swept away before the root refers to it.
+                self.take_away(&next.written);
+                return tries.slow(self.lease_ns).map(|()| false);
+            }
+            let root = next.root();
+            let replaced = self.bucket.replace(ROOT, next.tag.as_ref(), root.write()?);
+            if let Ok(Some(tag)) = replaced {
+                self.known().root = Some((Arc::new(root), tag));
+                self.take_away(&next.superseded());
+                return Ok(true);
+            }
+            // It may have been done, and the answer lost; others may have been done after it.
+            let there = match self.root() {
+                Ok((there, _)) => there,
+                Err(error) => return replaced.map_err(Error::from).and(Err(error)),
+            };
+            if there.recent.contains(&next.number) {
+                return Ok(true);
+            }
+            replaced?;
+            let mut is_over = self.is_over(&next, &there)?;
+            if let Err(error) = tries.again(&*self.bucket) {
+                if is_over {
+                    self.take_away(&next.written);
+                }
                 return Err(error);
             }
-        };
-        if there.recent.contains(&number) {
-            return Ok(true);
-        }
-        replaced?;
-        match there.count.checked_sub(before.count) {
-            // It is not known why, nor whether it is still on its way: what it wrote is left.
-            Some(0) => Ok(false),
-            Some(since) if since <= RECENT_MAX as u64 => {
-                // All that were done since are named, and the root that it was to replace is gone for ever.
-                // Ignored: the next sweep finds it.
-                let _left = self.bucket.delete(vec![records_key(number)]);
-                Ok(false)
+            let (root, tag) = self.root()?;
+            if root.recent.contains(&next.number) {
+                return Ok(true);
             }
+            is_over = is_over || self.is_over(&next, &root)?;
+            let follows = match next.follow(self, root, tag) {
+                Err(error) if is_missing(&error) => false,
+                follows => follows?,
+            };
+            if !follows {
+                if is_over {
+                    self.take_away(&next.written);
+                }
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Whether a transaction that a root does not name never will replace the one that it was to replace.
+    fn is_over(&self, next: &Next, there: &Root) -> Result<bool> {
+        match there.count.checked_sub(next.before.count) {
+            // It is not known why, nor whether it is still on its way.
+            Some(0) => Ok(false),
+            // All that were done since are named, and the root that it was to replace is gone for ever.
+            Some(since) if since <= RECENT_MAX as u64 => Ok(true),
             _ => Err(self.wrong(ROOT, IN_DOUBT)),
+        }
+    }
+
+    /// Deletes what a transaction wrote and nothing refers to.
+    fn take_away(&self, written: &BTreeSet<u128>) {
+        if !written.is_empty() {
+            // Ignored: the next sweep finds it.
+            let _left = self.bucket.delete(written.iter().map(|number| records_key(*number)).collect());
         }
     }
 
@@ -362,7 +418,8 @@ impl BucketHome {
     /// that nobody knows, which would be read as zeros.
     pub(super) fn mend(&self, (object, group): (u64, u32), parts: &[(u64, &[u8])]) -> Result<bool> {
         let (key, structure) = (group_key(object, group), Structure::Group { object, group });
-        for _ in 0..TRIES_MAX {
+        let mut tries = Tries::default();
+        loop {
             let (mut whole, tag) = match self.bucket.get(&key, None)? {
                 Got::Bytes(whole, tag) => (whole, Some(tag)),
                 Got::None | Got::Same => (Vec::new(), None),
@@ -386,8 +443,35 @@ impl BucketHome {
             if self.bucket.replace(&key, tag.as_ref(), whole)?.is_some() {
                 return Ok(true);
             }
+            tries.again(&*self.bucket)?;
         }
-        Err(Error::Store { source: dolmen_client::Error::Busy })
+    }
+}
+
+/// How often something was tried.
+#[derive(Default, Debug)]
+struct Tries {
+    count: u32,
+    slow_count: u32,
+}
+
+impl Tries {
+    /// Waits until it may be tried again, at random, so that those who were in each other's way are not again.
+    fn again(&mut self, bucket: &dyn Bucket) -> Result<()> {
+        self.count += 1;
+        if self.count >= TRIES_MAX {
+            return Err(Error::Contended { tries: self.count });
+        }
+        let longest = PAUSE_BASE.saturating_mul(1 << self.count.min(16)).min(PAUSE_MAX);
+        let longest_ns = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+        bucket.pause(Duration::from_nanos(entropy()? % longest_ns));
+        Ok(())
+    }
+
+    /// Whether it may be written again that others may have freed meanwhile.
+    fn slow(&mut self, lease_ns: u64) -> Result<()> {
+        self.slow_count += 1;
+        if self.slow_count >= SLOW_MAX { Err(Error::Slow { lease_ns }) } else { Ok(()) }
     }
 }
 
@@ -415,10 +499,13 @@ fn records_of(key: &str) -> Option<u128> {
 }
 
 /// A number that nobody else has.
-fn draw() -> Result<u128> {
+pub(super) fn draw() -> Result<u128> {
+    Ok(u128::from(entropy()?) << 64 | u128::from(entropy()?))
+}
+
+fn entropy() -> Result<u64> {
     let failed = |error| Error::Io { offset: 0, source: std::io::Error::other(error) };
-    let word = || dolmen_env::entropy_u64().map_err(failed);
-    Ok(u128::from(word()?) << 64 | u128::from(word()?))
+    dolmen_env::entropy_u64().map_err(failed)
 }
 
 /// Whether records were not where they have to be.

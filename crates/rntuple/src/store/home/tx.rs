@@ -1,15 +1,18 @@
 //! A transaction over the records of a bucket: it sees one root, and replaces it by the next.
 //!
+//! What it has read, and how it has changed nodes, is kept: where others have replaced the root meanwhile, and not what it has read, its changes
+//! are made to their root, and what it wrote is not written again.
+//!
 //! Invariants: all that it reads is of the root that it began with, and of what it has changed; nobody else sees that before the root that refers
-//! to it is there.
+//! to it is there; what it has read is the same in the root that its own replaces.
 
 use super::super::place::{RESERVED, Records};
-use super::bucket::BucketHome;
-use super::root::{HERE_BYTES_MAX, Node, Part, Root, Slot};
+use super::bucket::{BucketHome, draw};
+use super::root::{HERE_BYTES_MAX, Node, Part, RecordKey, Root, Slot};
 use crate::bucket::Tag;
 use crate::error::{Error, Result};
 use core::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The longest dkey or akey.
@@ -23,13 +26,38 @@ pub(in crate::store) struct Tx<'h> {
     number: u128,
     root: Arc<Root>,
     tag: Option<Tag>,
+    seen: RefCell<BTreeMap<Records, Seen>>,
     changes: RefCell<Changes>,
+}
+
+/// What a transaction has read of a node.
+#[derive(Debug)]
+struct Seen {
+    node: Arc<Node>,
+    /// Records that it asked for.
+    records: BTreeSet<RecordKey>,
+    /// Dkeys of which it listed the akeys.
+    dkeys: BTreeSet<Vec<u8>>,
+    /// Whether it listed the dkeys.
+    is_listed: bool,
+}
+
+/// A change of a node.
+#[derive(Debug)]
+enum Change {
+    Put(RecordKey, Slot),
+    Remove(RecordKey),
+    RemoveDkey(Vec<u8>),
+    RemoveAll,
 }
 
 /// What a transaction has changed.
 #[derive(Default, Debug)]
 struct Changes {
+    /// Nodes as they are with the changes.
     nodes: BTreeMap<Records, Node>,
+    /// The changes, in their order.
+    all: BTreeMap<Records, Vec<Change>>,
     drawn: u64,
     /// Bytes of the object that it writes.
     object: Vec<u8>,
@@ -37,42 +65,165 @@ struct Changes {
 
 /// What a transaction would have as the next root.
 pub(super) struct Next {
+    /// The transaction's, and that of its first object.
     pub(super) number: u128,
-    pub(super) root: Root,
     /// The root that it has to replace.
     pub(super) before: Arc<Root>,
     /// The tag of that.
     pub(super) tag: Option<Tag>,
-    /// The object that the root refers to.
-    pub(super) object: Vec<u8>,
+    /// What is to be written before the root refers to it.
+    pub(super) object: Option<(u128, Vec<u8>)>,
+    /// The objects that were written.
+    pub(super) written: BTreeSet<u128>,
+    seen: BTreeMap<Records, Seen>,
+    changes: BTreeMap<Records, Vec<Change>>,
+    /// Where the nodes are that it has changed; none of those that are gone.
+    nodes: BTreeMap<Records, Option<Part>>,
+    drawn: u64,
+}
+
+impl Seen {
+    /// Whether all that was read is the same there.
+    fn is_same(&self, node: &Node) -> bool {
+        let is_slot_same = |key| self.node.slots.get(key) == node.slots.get(key);
+        self.records.iter().all(is_slot_same)
+            && self.dkeys.iter().all(|dkey| self.node.akeys(dkey) == node.akeys(dkey))
+            && (!self.is_listed || self.node.slots.keys().eq(node.slots.keys()))
+    }
+}
+
+impl Change {
+    fn make(&self, node: &mut Node) {
+        match self {
+            Self::Put(key, slot) => {
+                node.slots.insert(key.clone(), slot.clone());
+            }
+            Self::Remove(key) => {
+                node.slots.remove(key);
+            }
+            Self::RemoveDkey(dkey) => node.slots.retain(|(other, _), _| other != dkey),
+            Self::RemoveAll => node.slots.clear(),
+        }
+    }
+}
+
+impl Next {
+    /// The next root.
+    pub(super) fn root(&self) -> Root {
+        let mut root = self.before.next(self.number);
+        root.next_number = root.next_number.max(RESERVED) + self.drawn;
+        for (records, part) in &self.nodes {
+            match part {
+                Some(part) => root.nodes.insert(*records, *part),
+                None => root.nodes.remove(records),
+            };
+        }
+        root
+    }
+
+    /// Has it replace another root than the one that it began with: whether what it has read is the same there.
+    pub(super) fn follow(&mut self, home: &BucketHome, root: Arc<Root>, tag: Option<Tag>) -> Result<bool> {
+        if self.drawn > 0 && root.next_number != self.before.next_number {
+            return Ok(false);
+        }
+        let has_moved = |records: &Records| root.nodes.get(records) != self.before.nodes.get(records);
+        for (records, seen) in self.seen.iter().filter(|(records, _)| has_moved(records)) {
+            if !seen.is_same(&*home.node(&root, *records)?) {
+                return Ok(false);
+            }
+        }
+        let (number, mut object) = (draw()?, Vec::new());
+        for (records, changes) in self.changes.iter().filter(|(records, _)| has_moved(records)) {
+            let mut node = match changes.first() {
+                // Whatever it was, and whether or not it can be read.
+                Some(Change::RemoveAll) => Node::default(),
+                _ => Node::clone(&*home.node(&root, *records)?),
+            };
+            changes.iter().for_each(|change| change.make(&mut node));
+            let part =
+                if node.slots.is_empty() { None } else { Some(add(&mut object, number, &node.write()?)) };
+            self.nodes.insert(*records, part);
+        }
+        (self.before, self.tag) = (root, tag);
+        self.object = (!object.is_empty()).then_some((number, object));
+        Ok(true)
+    }
+
+    /// Objects that were written, and that the next root does not refer to any more.
+    pub(super) fn superseded(&self) -> BTreeSet<u128> {
+        let nodes = self.nodes.values().flatten().map(|part| part.object);
+        let records = self.changes.values().flatten().filter_map(|change| match change {
+            Change::Put(_, Slot::There(part)) => Some(part.object),
+            _ => None,
+        });
+        let needed: BTreeSet<u128> = nodes.chain(records).collect();
+        self.written.difference(&needed).copied().collect()
+    }
+}
+
+/// Puts bytes into an object.
+fn add(object: &mut Vec<u8>, number: u128, bytes: &[u8]) -> Part {
+    let offset = object.len() as u64;
+    object.extend_from_slice(bytes);
+    Part { object: number, offset, bytes: u32::try_from(bytes.len()).expect("records have fewer bytes") }
 }
 
 impl<'h> Tx<'h> {
     pub(super) fn begin(home: &'h BucketHome, number: u128, (root, tag): (Arc<Root>, Option<Tag>)) -> Self {
-        Self { home, number, root, tag, changes: RefCell::default() }
+        Self { home, number, root, tag, seen: RefCell::default(), changes: RefCell::default() }
     }
 
-    /// Does something with the records of an object as the transaction sees them.
-    fn with<T>(&self, records: Records, look: impl FnOnce(&Node) -> T) -> Result<T> {
+    /// The records of an object as the transaction sees them, but for what it has changed.
+    fn node(&self, records: Records, read: impl FnOnce(&mut Seen)) -> Result<Arc<Node>> {
+        if !self.seen.borrow().contains_key(&records) {
+            let node = self.home.node(&self.root, records)?;
+            let seen = Seen { node, records: BTreeSet::new(), dkeys: BTreeSet::new(), is_listed: false };
+            self.seen.borrow_mut().insert(records, seen);
+        }
+        let mut seen = self.seen.borrow_mut();
+        let seen = seen.get_mut(&records).expect("it was put there");
+        read(seen);
+        Ok(Arc::clone(&seen.node))
+    }
+
+    /// Does something with the records of an object as the transaction sees them; `read` says what of them.
+    fn with<T>(
+        &self,
+        records: Records,
+        read: impl FnOnce(&mut Seen),
+        look: impl FnOnce(&Node) -> T,
+    ) -> Result<T> {
         if let Some(node) = self.changes.borrow().nodes.get(&records) {
+            if let Some(seen) = self.seen.borrow_mut().get_mut(&records) {
+                read(seen);
+            }
             return Ok(look(node));
         }
-        Ok(look(&*self.home.node(&self.root, records)?))
+        Ok(look(&*self.node(records, read)?))
     }
 
     /// Changes the records of an object.
-    fn change(&self, records: Records, change: impl FnOnce(&mut Node)) -> Result<()> {
+    fn change(&self, records: Records, changes: impl IntoIterator<Item = Change>) -> Result<()> {
         if !self.changes.borrow().nodes.contains_key(&records) {
-            let node = Node::clone(&*self.home.node(&self.root, records)?);
+            let node = Node::clone(&*self.node(records, |_| ())?);
             self.changes.borrow_mut().nodes.insert(records, node);
         }
-        let mut changes = self.changes.borrow_mut();
-        change(changes.nodes.get_mut(&records).expect("it was put there"));
+        let Changes { nodes, all, .. } = &mut *self.changes.borrow_mut();
+        let node = nodes.get_mut(&records).expect("it was put there");
+        let of_node = all.entry(records).or_default();
+        for change in changes {
+            change.make(node);
+            of_node.push(change);
+        }
         Ok(())
     }
 
     pub(super) fn get(&self, records: Records, dkey: &[u8], akey: &[u8]) -> Result<Option<Vec<u8>>> {
-        let slot = self.with(records, |node| node.slots.get(&(dkey.to_vec(), akey.to_vec())).cloned())?;
+        let key = (dkey.to_vec(), akey.to_vec());
+        let read = |seen: &mut Seen| {
+            seen.records.insert(key.clone());
+        };
+        let slot = self.with(records, read, |node| node.slots.get(&key).cloned())?;
         match slot {
             None => Ok(None),
             Some(Slot::There(Part { object, offset, bytes })) if object == self.number => {
@@ -89,9 +240,10 @@ impl<'h> Tx<'h> {
             let needed_bytes = longest as u64;
             return Err(Error::Store { source: dolmen_client::Error::KeyTooBig { needed_bytes } });
         }
-        let slots: Vec<_> =
-            values.iter().map(|(akey, value)| ((dkey.to_vec(), akey.to_vec()), self.slot(value))).collect();
-        self.change(records, |node| node.slots.extend(slots))
+        let put =
+            |(akey, value): &(&[u8], &[u8])| Change::Put((dkey.to_vec(), akey.to_vec()), self.slot(value));
+        let changes: Vec<_> = values.iter().map(put).collect();
+        self.change(records, changes)
     }
 
     /// Where a record goes.
@@ -101,39 +253,33 @@ impl<'h> Tx<'h> {
 
     /// Puts bytes into the object that it writes.
     fn add(&self, bytes: &[u8]) -> Part {
-        let object = &mut self.changes.borrow_mut().object;
-        let offset = object.len() as u64;
-        object.extend_from_slice(bytes);
-        Part {
-            object: self.number,
-            offset,
-            bytes: u32::try_from(bytes.len()).expect("records have fewer bytes"),
-        }
+        add(&mut self.changes.borrow_mut().object, self.number, bytes)
     }
 
     pub(super) fn punch(&self, records: Records, dkey: &[u8]) -> Result<()> {
-        self.change(records, |node| node.slots.retain(|(other, _), _| other != dkey))
+        self.change(records, [Change::RemoveDkey(dkey.to_vec())])
     }
 
     pub(super) fn punch_akeys(&self, records: Records, dkey: &[u8], akeys: &[&[u8]]) -> Result<()> {
-        self.change(records, |node| {
-            for akey in akeys {
-                node.slots.remove(&(dkey.to_vec(), akey.to_vec()));
-            }
-        })
+        self.change(records, akeys.iter().map(|akey| Change::Remove((dkey.to_vec(), akey.to_vec()))))
     }
 
     /// Removes all records of an object, whatever they are.
     pub(super) fn remove(&self, records: Records) {
-        self.changes.borrow_mut().nodes.insert(records, Node::default());
+        let mut changes = self.changes.borrow_mut();
+        changes.nodes.insert(records, Node::default());
+        changes.all.insert(records, vec![Change::RemoveAll]);
     }
 
     pub(super) fn dkeys(&self, records: Records) -> Result<Vec<Vec<u8>>> {
-        self.with(records, Node::dkeys)
+        self.with(records, |seen| seen.is_listed = true, Node::dkeys)
     }
 
     pub(super) fn akeys(&self, records: Records, dkey: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.with(records, |node| node.akeys(dkey))
+        let read = |seen: &mut Seen| {
+            seen.dkeys.insert(dkey.to_vec());
+        };
+        self.with(records, read, |node| node.akeys(dkey))
     }
 
     /// Draws numbers.
@@ -147,20 +293,26 @@ impl<'h> Tx<'h> {
     /// What it has changed, as the next root; none if that is nothing.
     pub(super) fn end(self) -> Result<Option<Next>> {
         let nodes = core::mem::take(&mut self.changes.borrow_mut().nodes);
-        let drawn = self.changes.borrow().drawn;
-        if nodes.is_empty() && drawn == 0 {
+        if nodes.is_empty() && self.changes.borrow().drawn == 0 {
             return Ok(None);
         }
-        let mut root = self.root.next(self.number);
-        root.next_number = root.next_number.max(RESERVED) + drawn;
+        let mut parts = BTreeMap::new();
         for (records, node) in nodes {
-            if node.slots.is_empty() {
-                root.nodes.remove(&records);
-            } else {
-                root.nodes.insert(records, self.add(&node.write()?));
-            }
+            let part = if node.slots.is_empty() { None } else { Some(self.add(&node.write()?)) };
+            parts.insert(records, part);
         }
-        let Self { number, tag, changes, root: before, .. } = self;
-        Ok(Some(Next { number, root, before, tag, object: changes.into_inner().object }))
+        let Self { number, tag, seen, changes, root: before, .. } = self;
+        let Changes { all: changes, drawn, object, .. } = changes.into_inner();
+        Ok(Some(Next {
+            number,
+            before,
+            tag,
+            object: (!object.is_empty()).then_some((number, object)),
+            written: BTreeSet::new(),
+            seen: seen.into_inner(),
+            changes,
+            nodes: parts,
+            drawn,
+        }))
     }
 }
