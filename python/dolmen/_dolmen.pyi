@@ -370,6 +370,7 @@ class NtupleWriter:
         page_bytes: int = 262_144,
         cluster_bytes: int = 134_217_728,
         time_s: int | None = None,
+        precision: Sequence[tuple[str, str]] = ...,
     ) -> NtupleWriter: ...
     def append(self, fields: _Fields) -> None: ...
     def finish(self) -> None: ...
@@ -400,6 +401,7 @@ class NtupleStore:
         group_bytes: int | None = None,
         keep_ns: int | None = None,
         object_class: str | None = None,
+        precision: Sequence[tuple[str, str]] = ...,
     ) -> StoredNtuple: ...
     def import_ntuple(
         self,
@@ -464,7 +466,12 @@ class StoredNtuple:
     ) -> tuple[_Told, tuple[int, int], int, int] | None: ...
     def pack(self, order: Sequence[int], group_bytes: int) -> None: ...
     def add_columns(
-        self, fields: _Fields, *, settings: int = 501, page_bytes: int = 262_144
+        self,
+        fields: _Fields,
+        *,
+        settings: int = 501,
+        page_bytes: int = 262_144,
+        precision: Sequence[tuple[str, str]] = ...,
     ) -> NtupleColumnAdder: ...
     def scrub(
         self,

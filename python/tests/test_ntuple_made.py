@@ -250,6 +250,33 @@ def test_root_reads_what_is_written_and_what_is_served(tmp_path, compression):
     assert by_root(tmp_path, served, "events", {name: wanted[name] for name in ("i32", "lists")}) == []
 
 
+def test_floats_are_kept_with_the_precision_that_is_asked_for(tmp_path):
+    count = np.arange(2000)
+    exact = {"wide": np.sin(count) * 3, "lists": ak.unflatten(np.cos(count, dtype="f4"), [5] * 400 + [0] * 1600),
+             "whole": ak.zip({"x": np.sin(count).astype("f4"), "n": count})}
+    kept = {"wide": "trunc:20", "lists": "quant:16:-3:3", "whole.x": "real16"}
+    error = {"wide": 2**-9, "lists": 6 / 65535, "whole.x": 2**-11}
+    path = tmp_path / "kept.root"
+    rntuple.write_root(path, "events", exact, precision=kept, cluster_bytes=20_000)
+    ours, theirs = rntuple.open(path), uproot.open(path)["events"]
+    wanted = {name: ak.to_list(ours[name]) for name in ("wide", "lists")}
+    assert by_root(tmp_path, path, "events", wanted) == []
+    for name in kept:
+        top, _, below = name.partition(".")
+        read = [array[below] if below else array for array in (ours[top], theirs[top].array(), exact[top])]
+        assert same(read[0], read[1]), name
+        off = ak.max(np.abs(ak.values_astype(read[0], "f8") - read[2]))
+        assert 0 < off <= error[name], (name, off)
+    assert same(ours["whole"]["n"], count)
+    for columns, message in [({"wide": "trunc:9"}, "'?\"?wide"), ({"whole.n": "real16"}, "whole.n"), ({"wide": "half"}, "real16"),
+                             ({"none": "real16"}, "none")]:
+        with pytest.raises((dolmen.Invalid, dolmen.NotFound), match=message):
+            rntuple.write_root(tmp_path / "refused.root", "events", exact, precision=columns)
+    with pytest.raises(dolmen.Invalid, match="wide.*between -1 and 1"):
+        rntuple.write_root(tmp_path / "refused.root", "events", exact, precision={"wide": "quant:8:-1:1"})
+    assert not (tmp_path / "refused.root").exists()
+
+
 def test_arrays_go_to_numpy_awkward_and_arrow(tmp_path):
     made = columns()
     path = tmp_path / "made.root"

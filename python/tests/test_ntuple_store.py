@@ -243,3 +243,21 @@ def test_what_is_not_taken_leaves_no_ntuple_and_no_entries(cont, tmp_path, monke
         store.import_ntuple(stored, "copy")
     with pytest.raises(dolmen.Invalid, match="Stored is needed.*not a str"):
         store.clone("events", "clone")
+
+
+def test_conditions_on_rounded_floats_leave_out_nothing_that_is_kept(cont):
+    store = rntuple.Store(cont)
+    values = -1.9 - np.arange(3000) / 1e5
+    stored = store.create("events", {"x": values[:1000]}, precision={"x": "trunc:12"})
+    for first in (1000, 2000):
+        stored.append({"x": values[first:first + 1000]})
+    stored.add_column("y", values, precision="real16")
+    now = stored.open()
+    for name in ("x", "y"):
+        kept = now[name]
+        assert (kept > values).any()
+        for bound in np.unique(kept):
+            found = now.arrays([name], filter=[(name, "==", bound)], library="np")[name]
+            assert len(found) == np.count_nonzero(kept == bound) > 0, (name, bound)
+    with pytest.raises(dolmen.NotFound, match="x"):
+        stored.add_columns({"z": values}, precision={"x": "real16"})

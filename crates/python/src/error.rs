@@ -83,6 +83,7 @@ pub(crate) enum Wrong {
     Compression,
     PageBytes,
     Clusters,
+    Precision,
     StorageOption,
     StorageOptionsOfPath,
 }
@@ -119,6 +120,7 @@ impl fmt::Display for Wrong {
             Self::Comparison => "comparisons are < <= == != >= >",
             Self::Version => "a version is told by its number, a tag or a time: one of them",
             Self::Compression => "there is no such compression",
+            Self::Precision => "floats are kept as real32, real16, trunc:BITS (10 to 31) or quant:BITS:LOW:HIGH (1 to 32)",
             Self::Clusters => "values are put for whole clusters: as many entries as the next of them have",
             Self::StorageOption => {
                 "storage options are endpoint, region, access_key, secret_key, session_token, anonymous, virtual_host, authorities"

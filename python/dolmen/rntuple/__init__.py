@@ -104,6 +104,10 @@ def ntuples(path: _Path, *, storage_options: _Storage = None) -> list[str]:
         return _ntuples(os.fspath(path), _storage(storage_options))
 
 
+def _precision(precision: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    return [] if precision is None else [(name, str(how)) for name, how in precision.items()]
+
+
 def _ns(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1e9)
 
@@ -774,8 +778,8 @@ def _joined(parts: list[Any], library: str) -> Any:
 class RootWriter:
     """Writes an ntuple to a new file of ROOT, piece by piece.
 
-    The fields are those of the first piece. The file has its name when ``close`` or the ``with`` block ends it; with an exception it is
-    given up, and what was there before stays.
+    The fields are those of the first piece; ``precision`` has floats of some kept in fewer bits, see ``Store.create``. The file has its name
+    when ``close`` or the ``with`` block ends it; with an exception it is given up, and what was there before stays.
     """
 
     def __init__(
@@ -787,10 +791,12 @@ class RootWriter:
         compression: str | None = "zstd",
         page_bytes: int = 1 << 18,
         cluster_bytes: int = 128 << 20,
+        precision: Mapping[str, str] | None = None,
     ) -> None:
         remedy = "export_root writes a file there, of an ntuple that is open; a Store there takes arrays"
         self._path, self._name, self._description = _local(path, remedy), name, description
         self._settings, self._page_bytes, self._cluster_bytes = _settings(compression), page_bytes, cluster_bytes
+        self._precision = _precision(precision)
         self._writer: NtupleWriter | None = None
         self._fields: dict[str, Field] = {}
 
@@ -819,6 +825,7 @@ class RootWriter:
             settings=self._settings,
             page_bytes=self._page_bytes,
             cluster_bytes=self._cluster_bytes,
+            precision=self._precision,
         )
 
     def close(self) -> None:
@@ -916,6 +923,7 @@ class Store:
         group_bytes: int | None = None,
         keep: float | None = None,
         object_class: str | None = None,
+        precision: Mapping[str, str] | None = None,
     ) -> "Stored":
         """Makes an ntuple with the fields that ``data`` has, and these entries, as in ``Stored.append``.
 
@@ -926,6 +934,10 @@ class Store:
             Seconds for which versions that were replaced are kept; None for a day.
         object_class
             How clusters are spread and protected, as for other objects.
+        precision
+            How floats are kept that need not be exact, by the names of their fields (of lists it is what is in them, of records
+            ``record.field``): ``"real32"`` and ``"real16"`` with 32 and 16 bits, ``"trunc:BITS"`` with the first 10 to 31 bits of 32,
+            ``"quant:BITS:LOW:HIGH"`` as the nearest of 2**BITS values from LOW to HIGH, both of which are some; values beyond are refused.
 
         Raises Exists.
         """
@@ -938,6 +950,7 @@ class Store:
             group_bytes=group_bytes,
             keep_ns=_ns(keep),
             object_class=object_class,
+            precision=_precision(precision),
         )
         made = Stored(stored)
         try:
@@ -1131,21 +1144,36 @@ class Stored:
         return appender.commit()
 
     def add_column(
-        self, name: str, values: Any, *, compression: str | None = "zstd:1", page_bytes: int = 1 << 18
+        self,
+        name: str,
+        values: Any,
+        *,
+        compression: str | None = "zstd:1",
+        page_bytes: int = 1 << 18,
+        precision: str | None = None,
     ) -> Version:
         """Adds a field with a value for each entry that there is; nothing that is stored is written anew. The new version.
 
+        ``precision`` is that of its floats, see ``Store.create``.
+
         Raises Exists if there is such a field, Conflict if others have added fields or entries meanwhile.
         """
-        return self.add_columns({name: values}, compression=compression, page_bytes=page_bytes)
+        kept = None if precision is None else {name: precision}
+        return self.add_columns({name: values}, compression=compression, page_bytes=page_bytes, precision=kept)
 
     def add_columns(
-        self, data: Any, *, compression: str | None = "zstd:1", page_bytes: int = 1 << 18
+        self,
+        data: Any,
+        *,
+        compression: str | None = "zstd:1",
+        page_bytes: int = 1 << 18,
+        precision: Mapping[str, str] | None = None,
     ) -> Version:
         """As ``add_column``, several fields at once: a mapping of names to arrays, a table, or an awkward array of records."""
         fields = _arrays.fields_of(data)
         types = [(name, _arrays.emptied(tree)) for name, tree in fields]
-        adder = self._stored.add_columns(types, settings=_settings(compression), page_bytes=page_bytes)
+        settings, kept = _settings(compression), _precision(precision)
+        adder = self._stored.add_columns(types, settings=settings, page_bytes=page_bytes, precision=kept)
         try:
             adder.put(fields)
             return Version(adder.commit())

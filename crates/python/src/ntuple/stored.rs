@@ -3,7 +3,7 @@
 use super::options;
 use super::reader::{Any, NtupleReader};
 use super::remote::{Said, options as options_of};
-use super::writer::{complete, given, header, lent, named, taken};
+use super::writer::{Precision, add, complete, given, header, lent, taken};
 use crate::container::Container;
 use crate::error::{Error, Result, Wrong};
 use crate::oid::class_of;
@@ -108,7 +108,7 @@ impl NtupleStore {
 
     /// Makes an ntuple without entries, whose fields are of the types that these arrays have.
     #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
-    #[pyo3(signature = (name, fields, *, description="", settings=501, group_bytes=None, keep_ns=None, object_class=None))]
+    #[pyo3(signature = (name, fields, *, description="", settings=501, group_bytes=None, keep_ns=None, object_class=None, precision=Vec::new()))]
     fn create(
         &self,
         py: Python<'_>,
@@ -119,10 +119,11 @@ impl NtupleStore {
         group_bytes: Option<u32>,
         keep_ns: Option<u64>,
         object_class: Option<&str>,
+        precision: Precision,
     ) -> PyResult<StoredNtuple> {
         let fields = taken(fields)?;
         let options = options(settings, 1, 1, true)?;
-        let header = header(name, description, &fields, &options)?;
+        let header = header(name, description, &fields, &precision, &options)?;
         let how = create_options(group_bytes, keep_ns, object_class, Vec::new())?;
         let stored = self.run(py, |store| Ok(store.create(&header, &how)?))?;
         Ok(self.hold(py, stored)?)
@@ -332,19 +333,20 @@ impl StoredNtuple {
     }
 
     /// Begins to add columns for fields of the types that these arrays have; their values are not put.
-    #[pyo3(signature = (fields, *, settings=501, page_bytes=262_144))]
+    #[pyo3(signature = (fields, *, settings=501, page_bytes=262_144, precision=Vec::new()))]
     fn add_columns(
         &self,
         py: Python<'_>,
         fields: Vec<(String, Bound<'_, PyAny>)>,
         settings: u32,
         page_bytes: u32,
+        precision: Precision,
     ) -> PyResult<NtupleColumnAdder> {
         let fields = taken(fields)?;
         let options = options(settings, page_bytes, 1, true)?;
         let (schema, adder) = self.slot.run(py, |stored| {
             let mut schema = stored.open(When::Now)?.header().schema.clone();
-            write::schema(&mut schema, &named(&fields), options.compression)?;
+            add(&mut schema, &fields, &precision, &options)?;
             let adder = stored.add_columns(&schema)?;
             Ok((schema, adder))
         })?;

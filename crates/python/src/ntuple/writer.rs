@@ -2,12 +2,12 @@
 
 use super::tree::{self, Lending};
 use super::{compression, file_options, options};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Wrong};
 use dolmen_rntuple::Array;
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::schema::Schema;
 use dolmen_rntuple::rootfile::RootWriter;
-use dolmen_rntuple::write::{self, Given, Options, Room};
+use dolmen_rntuple::write::{self, Given, Narrow, Options, Room};
 use pyo3::prelude::{Bound, PyAny, PyResult, Python, pyclass, pymethods};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -44,10 +44,39 @@ pub(super) fn named(fields: &Fields) -> Vec<(&str, &Array)> {
     fields.iter().map(|(name, array)| (&**name, array)).collect()
 }
 
+/// How floats of fields are kept in fewer bits, by the names of these.
+pub(super) type Precision = Vec<(String, String)>;
+
+/// Adds fields of the types that arrays have to a schema.
+pub(super) fn add(
+    schema: &mut Schema,
+    fields: &Fields,
+    precision: &Precision,
+    options: &Options,
+) -> Result<()> {
+    write::schema(schema, &named(fields), options.compression)?;
+    for (name, how) in precision {
+        let narrow = Narrow::parse(how).ok_or(Error::Argument(Wrong::Precision))?;
+        // What was there before stays as it is.
+        let top = name.split('.').next();
+        if !fields.iter().any(|(field, _)| Some(&**field) == top) {
+            return Err(dolmen_rntuple::Error::NoField { name: (&**name).into() }.into());
+        }
+        write::narrow(schema, name, narrow, options.compression)?;
+    }
+    Ok(())
+}
+
 /// A header with a schema that suits arrays.
-pub(super) fn header(name: &str, description: &str, fields: &Fields, options: &Options) -> Result<Header> {
+pub(super) fn header(
+    name: &str,
+    description: &str,
+    fields: &Fields,
+    precision: &Precision,
+    options: &Options,
+) -> Result<Header> {
     let mut schema = Schema::default();
-    write::schema(&mut schema, &named(fields), options.compression)?;
+    add(&mut schema, fields, precision, options)?;
     let writer = concat!("Dolmen ", env!("CARGO_PKG_VERSION")).into();
     Ok(Header { name: name.into(), description: description.into(), writer, schema, checksum: 0 })
 }
@@ -57,7 +86,7 @@ impl NtupleWriter {
     /// Begins a file with an ntuple whose fields are of the types that these arrays have; their values are not written.
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "what a file and its pages can be")]
-    #[pyo3(signature = (path, name, fields, *, description="", settings=505, page_bytes=262_144, cluster_bytes=134_217_728, time_s=None))]
+    #[pyo3(signature = (path, name, fields, *, description="", settings=505, page_bytes=262_144, cluster_bytes=134_217_728, time_s=None, precision=Vec::new()))]
     fn create(
         py: Python<'_>,
         path: PathBuf,
@@ -68,10 +97,11 @@ impl NtupleWriter {
         page_bytes: u32,
         cluster_bytes: u64,
         time_s: Option<u64>,
+        precision: Precision,
     ) -> PyResult<Self> {
         let fields = taken(fields)?;
         let options = options(settings, page_bytes, cluster_bytes, false)?;
-        let header = header(name, description, &fields, &options)?;
+        let header = header(name, description, &fields, &precision, &options)?;
         let known = header.schema.known();
         let of_file = file_options(compression(settings)?, time_s);
         let writer = py.detach(|| RootWriter::create(&path, header, known, of_file).map_err(Error::from))?;

@@ -18,7 +18,8 @@ pub enum Narrow {
         /// How many.
         bits: u16,
     },
-    /// The nearest of 2^bits values between two, which are some of them; what is not between these is refused.
+    /// The nearest of 2^bits values between two, which are some of them; what is not between these is refused. They are read as floats of 32
+    /// bits, as uproot reads them; ROOT reads those of a double field with more.
     Quantised {
         /// From 1 to 32.
         bits: u16,
@@ -29,9 +30,32 @@ pub enum Narrow {
     },
 }
 
+/// The kind of a column, its bits, and what it is quantised between.
+type Kept = (ColumnKind, u16, Option<(f64, f64)>);
+
 impl Narrow {
+    /// What a text says: `real32`, `real16`, `trunc:BITS` or `quant:BITS:LOW:HIGH`; none if it is none of these.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split(':');
+        let kind = parts.next()?;
+        let mut next = || parts.next();
+        let narrow = match kind {
+            "real32" => Self::Single,
+            "real16" => Self::Half,
+            "trunc" => Self::Truncated { bits: next()?.parse().ok()? },
+            "quant" => Self::Quantised {
+                bits: next()?.parse().ok()?,
+                low: next()?.parse().ok()?,
+                high: next()?.parse().ok()?,
+            },
+            _ => return None,
+        };
+        parts.next().is_none().then_some(narrow)
+    }
+
     /// The column that keeps what is of that kind in memory.
-    fn column(self, of: InMemory, is_split: bool) -> Option<(ColumnKind, u16, Option<(f64, f64)>)> {
+    fn column(self, of: InMemory, is_split: bool) -> Option<Kept> {
         use ColumnKind as K;
         let is_float = matches!(of, InMemory::F32 | InMemory::F64);
         Some(match self {
@@ -95,4 +119,31 @@ fn below(schema: &Schema, parent: Option<u32>) -> Vec<u32> {
         None => field.parent == *number,
     };
     numbered.filter(is_below).map(|(number, _)| number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Narrow;
+
+    #[test]
+    fn what_is_said_of_floats_is_understood_or_none() {
+        assert_eq!(Narrow::parse("real32"), Some(Narrow::Single));
+        assert_eq!(Narrow::parse("real16"), Some(Narrow::Half));
+        assert_eq!(Narrow::parse("trunc:16"), Some(Narrow::Truncated { bits: 16 }));
+        let quantised = Narrow::Quantised { bits: 12, low: -3.5, high: 1e3 };
+        assert_eq!(Narrow::parse("quant:12:-3.5:1e3"), Some(quantised));
+        for none in [
+            "",
+            "real64",
+            "trunc",
+            "trunc:-1",
+            "trunc:16:",
+            "quant:8:0",
+            "quant:8:0:1:2",
+            "real16:",
+            "Real16",
+        ] {
+            assert_eq!(Narrow::parse(none), None, "{none}");
+        }
+    }
 }
