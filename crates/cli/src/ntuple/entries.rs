@@ -173,7 +173,7 @@ fn print_of(
     }
     // What is found is printed before more is looked for.
     for looked in steps(entries, step) {
-        let parts = passing(any, filters, looked, step, |_| ())?;
+        let parts = passing(any, filters, looked, step, |_| Ok(()))?;
         let (Some(Entries { first, .. }), Some(Entries { end, .. })) = (parts.first(), parts.last()) else {
             continue;
         };

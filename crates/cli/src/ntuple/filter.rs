@@ -47,7 +47,7 @@ pub(super) fn passing(
     conditions: &[Condition],
     entries: Entries,
     step: u64,
-    mut progress: impl FnMut(u64),
+    mut progress: impl FnMut(u64) -> dolmen_rntuple::Result<()>,
 ) -> Outcome<Vec<Entries>> {
     if conditions.is_empty() {
         return Ok(vec![entries]);
@@ -75,7 +75,7 @@ pub(super) fn passing(
                 None => found.push(Entries { first: entry, end: entry + 1 }),
             }
         }
-        progress(part.end);
+        progress(part.end)?;
     }
     Ok(found)
 }

@@ -4,13 +4,20 @@ use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::path::shown_outside;
 use crate::place::{self, ContArg, PoolArg, Session};
 use dolmen_client::Container;
+use dolmen_env::{Clock, RealClock};
 use dolmen_local::Upkeep;
 use dolmen_remote::{Options, Remote, RemoteFile, RemoteOutput, Wrong, address};
-use dolmen_rntuple::rootfile::{self, FileOptions, RootFile};
+use dolmen_rntuple::format::Header;
+use dolmen_rntuple::format::block::Compression;
+use dolmen_rntuple::format::schema::Known;
+use dolmen_rntuple::rootfile::{self, FileOptions, FileTime, RootFile, RootWriter};
 use dolmen_rntuple::store::{Store, StoreOptions};
 use dolmen_rntuple::{Ntuple, Source};
 use std::path::Path;
 use std::sync::Arc;
+
+/// How header, footer and page lists of a file are compressed.
+pub(super) const METADATA: Compression = Compression::Zstd(5);
 
 /// An open store of ntuples, and what keeps it open.
 pub(crate) struct Home {
@@ -149,16 +156,36 @@ fn opened(mut file: RootFile, name: &str) -> dolmen_rntuple::Result<Ntuple<RootF
 /// Why a tree is not taken.
 fn of_trees(why: &str) -> Failure {
     let failure = Failure::new(Exit::Missing, why);
-    failure.hint("`dolmen ntuple show`, `head` and `read` take trees")
+    failure.hint("`dolmen ntuple show`, `head`, `read`, `import`, `append` and `add-column` take trees")
+}
+
+/// Begins a file of ROOT with what an ntuple is.
+pub(crate) type Begin<'a> = Box<dyn FnOnce(Header, Known) -> dolmen_rntuple::Result<RootWriter> + 'a>;
+
+/// Begins a file of ROOT, of this machine or in an object store, where it is when it is whole.
+pub(crate) fn beginning(to: &Path) -> Outcome<Begin<'_>> {
+    let options = file_options();
+    let Some(address) = address(to) else {
+        return Ok(Box::new(move |header, known| RootWriter::create(to, header, known, options)));
+    };
+    let output = RemoteOutput::open(address, &Options::default())?;
+    let name = output.name().to_owned();
+    Ok(Box::new(move |header, known| RootWriter::create_on(Box::new(output), &name, header, known, options)))
+}
+
+/// How files of ROOT are written now.
+pub(crate) fn file_options() -> FileOptions {
+    let time_s = RealClock.now_ns() / 1_000_000_000;
+    FileOptions { time: FileTime::of_unix(time_s), compression: METADATA }
 }
 
 /// Writes an ntuple to a file of ROOT, of this machine or in an object store, where it is when it is whole.
 pub(crate) fn export<S: Source>(
     ntuple: &Ntuple<S>,
     to: &Path,
-    options: FileOptions,
-    progress: impl FnMut(u64),
+    progress: impl FnMut(u64) -> dolmen_rntuple::Result<()>,
 ) -> Outcome<()> {
+    let options = file_options();
     let Some(address) = address(to) else {
         return Ok(rootfile::export(ntuple, to, options, progress)?);
     };

@@ -4,6 +4,7 @@ mod entries;
 mod filter;
 mod home;
 mod list;
+mod made;
 mod picture;
 mod read;
 mod rows;
@@ -15,7 +16,9 @@ mod words;
 pub(crate) use words::meant;
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::interrupt;
 use crate::output::Answer;
+use crate::progress::Bar;
 use clap::Subcommand;
 
 #[derive(Subcommand, Debug)]
@@ -28,12 +31,16 @@ pub(crate) enum Command {
     Read(entries::Read),
     /// Print the first entries of an ntuple or a tree
     Head(entries::Head),
-    /// Import an ntuple of a file of ROOT, its pages bit for bit as they are
+    /// Import an ntuple of a file of ROOT, its pages bit for bit as they are, or a tree
     Import(stored::Import),
     /// Copy a version of an ntuple to another container or object store, its pages bit for bit as they are
     Copy(stored::Copy),
-    /// Append all entries of an ntuple of a file of ROOT that has the same fields and columns
+    /// Append all entries of an ntuple of a file of ROOT that has the same fields and columns, or of a tree with such branches
     Append(stored::Append),
+    /// Add fields to an ntuple, with the values that another one, or a tree, has of as many entries
+    AddColumn(made::AddColumn),
+    /// Make an ntuple, or a file of ROOT, of some fields and of the entries that conditions hold for
+    Skim(made::Skim),
     /// Write a file of ROOT with the pages as they are
     Export(read::Export),
     /// Serve an ntuple over HTTP as a file of ROOT that is nowhere, until it is interrupted
@@ -48,6 +55,10 @@ pub(crate) enum Command {
     Tag(stored::Tag),
     /// Remove a tag
     Untag(stored::Untag),
+    /// Set for how long versions are kept that were replaced
+    Keep(stored::Keep),
+    /// Remove versions that no tag keeps and that were kept for long enough
+    Expire(stored::Named),
     /// Make an ntuple of some fields of another one, with the same pages
     Clone(stored::CloneFields),
     /// Write all clusters anew, with another compression or other pages, while others read and append
@@ -69,6 +80,8 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
         Command::Import(args) => stored::import(args),
         Command::Copy(args) => stored::copy(args),
         Command::Append(args) => stored::append(args),
+        Command::AddColumn(args) => made::add_column(args),
+        Command::Skim(args) => made::skim(args),
         Command::Export(args) => read::export(args),
         Command::Serve(args) => read::serve(args, as_json),
         Command::Estimate(args) => read::estimate(args),
@@ -76,12 +89,30 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
         Command::Versions(args) => stored::versions(args),
         Command::Tag(args) => stored::tag(args),
         Command::Untag(args) => stored::untag(args),
+        Command::Keep(args) => stored::keep(args),
+        Command::Expire(args) => stored::expire(args),
         Command::Clone(args) => stored::clone(args),
         Command::Reshape(args) => stored::reshape(args),
         Command::Scrub(args) => stored::scrub(args),
         Command::Gc(args) => stored::collect(args),
         Command::Destroy(args) => stored::destroy(args),
     }
+}
+
+/// Has the command stop at its next step when a signal comes, so that it leaves nothing half made.
+fn heard() {
+    interrupt::stop();
+}
+
+/// Shows how far it is; an error if a signal has come.
+fn step(bar: &Bar, done: u64) -> dolmen_rntuple::Result<()> {
+    bar.at(done);
+    if interrupt::is_asked() { Err(dolmen_rntuple::Error::Stopped) } else { Ok(()) }
+}
+
+/// The name of the field that a branch of a tree becomes, or a field of a field.
+fn field_name(branch: &str) -> String {
+    branch.split('[').next().unwrap_or(branch).trim_end_matches('.').replace('.', "_")
 }
 
 impl From<dolmen_rntuple::Error> for Failure {
@@ -108,7 +139,7 @@ impl From<dolmen_rntuple::Error> for Failure {
             | E::Freed { .. }
             | E::Contended { .. }
             | E::Slow { .. } => Self::new(Exit::InUse, why).hint("run the command again"),
-            E::Stopped => crate::interrupt::failure(),
+            E::Stopped => interrupt::failure(),
             E::OtherStore | E::NoEntries { .. } | E::NoFit { .. } | E::NotFlat { .. } => {
                 Self::new(Exit::Usage, why)
             }

@@ -1,16 +1,15 @@
 //! What is done with an ntuple wherever it is: shown, exported, served, estimated, drawn.
 
 use super::source::{Any, Opened, Source, each};
-use super::{home, list, picture};
+use super::{heard, home, list, picture, step};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, human};
 use crate::path::shown_outside;
 use crate::progress::Bar;
 use clap::{Args, ValueEnum};
-use dolmen_env::{Address, Clock, RealClock};
+use dolmen_env::Address;
 use dolmen_rntuple::estimate::{Medium, Usage, blob_bytes, usage};
 use dolmen_rntuple::format::Header;
-use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::rootfile::{FileOptions, FileTime, VirtualFile};
 use dolmen_rntuple::web::{Served, Shown};
 use dolmen_rntuple::{Entries, Ntuple};
@@ -18,9 +17,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-
-/// How header, footer and page lists of a file are compressed.
-const METADATA: Compression = Compression::Zstd(5);
 
 #[derive(Args, Debug)]
 pub(crate) struct Export {
@@ -189,11 +185,10 @@ pub(crate) fn show(source: &Source) -> Outcome<Answer> {
 
 pub(crate) fn export(args: &Export) -> Outcome<Answer> {
     let opened = args.source.open()?;
-    let time_s = RealClock.now_ns() / 1_000_000_000;
-    let options = FileOptions { time: FileTime::of_unix(time_s), compression: METADATA };
+    heard();
     let entries = each!(&opened, ntuple => ntuple.entry_count());
     let bar = Bar::of(entries, "exporting", "entries");
-    each!(&opened, ntuple => home::export(ntuple, &args.to, options, |done| bar.at(done)))
+    each!(&opened, ntuple => home::export(ntuple, &args.to, |done| step(&bar, done)))
         .doing(|| format!("export {} to {}", args.source.shown(), shown_outside(&args.to)))?;
     drop(bar);
     let told = format!("{} in {}", count(entries, "entry", "entries"), shown_outside(&args.to));
@@ -202,7 +197,7 @@ pub(crate) fn export(args: &Export) -> Outcome<Answer> {
 
 pub(crate) fn serve(args: &Serve, as_json: bool) -> Outcome<Answer> {
     let opened = args.source.open()?;
-    let options = FileOptions { time: FileTime::of_unix(0), compression: METADATA };
+    let options = FileOptions { time: FileTime::of_unix(0), compression: home::METADATA };
     let doing = || format!("serve {} at {}", args.source.shown(), args.listen);
     let (name, entries) = each!(&opened, ntuple => (ntuple.header().name.clone(), ntuple.entry_count()));
     let name = format!("{name}.root");

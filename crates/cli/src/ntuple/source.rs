@@ -1,12 +1,12 @@
 //! Where an ntuple is: in a file of ROOT, or in a store.
 
-use super::home::{Held, Home, RootPlace, open_file, root_place};
+use super::home::{Held, Home, RootPlace, open_file, root_file, root_place};
 use super::list;
 use super::version::VersionArg;
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::Answer;
 use crate::path::{shown_outside, word};
-use crate::place::{self, PoolArg};
+use crate::place::{self, ContArg, PoolArg};
 use clap::Args;
 use dolmen_remote::address;
 use dolmen_rntuple::Ntuple;
@@ -112,24 +112,19 @@ impl Source {
                 return Ok(Any::Ntuple(self.opened(home, name.expect("a store has several"))?.into()));
             }
         };
-        let (ntuples, trees) = (root.ntuples(), root.trees());
-        let tree = match (name, &ntuples[..], &trees[..]) {
-            (Some(name), ..) => trees.iter().find(|tree| &***tree == name && !ntuples.contains(tree)),
-            (None, [], [only]) => Some(only),
-            (None, [], [_, ..]) => {
-                let failure = Failure::new(Exit::Usage, "it has several trees");
-                let failure = failure.hint(format!("name one of them: {}", trees.join(", ")));
-                return Err(failure).doing(|| format!("read {}", shown_outside(file)));
-            }
-            (None, ..) => None,
-        };
-        match tree {
-            Some(tree) => {
-                let opened = Tree::open(&Arc::new(root), tree);
-                Ok(Any::Tree(opened.doing(|| format!("read {}", self.shown()))?))
-            }
-            None => Ok(Any::Ntuple(Opened::File(open_file(file, root, name)?).into())),
-        }
+        any_of(file, root, name)
+    }
+
+    /// The container and the ntuple that three words name.
+    pub(crate) fn stored(&self) -> Outcome<Option<(ContArg, &str)>> {
+        let [pool, cont, name] = &self.words[..] else { return Ok(None) };
+        let cont = ContArg { pool: self.wait.pool(Path::new(pool)), cont: text(cont)?.to_owned() };
+        Ok(Some((cont, text(name)?)))
+    }
+
+    /// What these words name, at its current version; a pool is waited for as another one.
+    pub(crate) fn of_words(words: &[OsString], like: &PoolArg) -> Self {
+        Self { words: words.to_vec(), version: VersionArg::default(), wait: WaitArg { wait: like.wait } }
     }
 
     /// The file that the first word names, or, with a name behind it, the store of ntuples at that address.
@@ -151,9 +146,52 @@ impl Source {
         self.opened(home, text(name)?)
     }
 
-    fn opened(&self, home: Home, name: &str) -> Outcome<Opened> {
+    pub(crate) fn opened(&self, home: Home, name: &str) -> Outcome<Opened> {
         let ntuple = self.version.open(&home.store, name).doing(|| format!("open {}", self.shown()))?;
         Ok(Opened::Stored(ntuple, home.into_held()))
+    }
+}
+
+/// A container, or a prefix of a bucket, and the name of what is made in it, in two or three words.
+pub(crate) fn destination(words: &[OsString], like: &Source) -> Outcome<(ContArg, String)> {
+    let (pool, cont, name) = match words {
+        [pool, cont, name] => (Path::new(pool), text(cont)?, name),
+        // The bucket as a whole is a store as well.
+        [store, name] if address(Path::new(store)).is_some() => {
+            let store = text(store)?;
+            let end = store["s3://".len()..].find('/').map_or(store.len(), |at| at + "s3://".len());
+            (Path::new(&store[..end]), store[end..].trim_matches('/'), name)
+        }
+        _ => {
+            let failure = Failure::new(Exit::Usage, "a container and the name of an ntuple are missing");
+            return Err(failure.hint("write --into POOL CONT NTUPLE, or s3://BUCKET/PREFIX NTUPLE"));
+        }
+    };
+    Ok((ContArg { pool: like.wait.pool(pool), cont: cont.to_owned() }, text(name)?.to_owned()))
+}
+
+/// An ntuple or a tree of the file of ROOT at a path; the only one if there is no name.
+pub(crate) fn any_at(path: &Path, name: Option<&str>) -> Outcome<Any> {
+    any_of(path, root_file(path).doing(|| format!("read {}", shown_outside(path)))?, name)
+}
+
+/// An ntuple or a tree of a file; the only ntuple, or else the only tree, if there is no name.
+fn any_of(path: &Path, root: RootFile, name: Option<&str>) -> Outcome<Any> {
+    let doing = || format!("read {}", shown_outside(path));
+    let (ntuples, trees) = (root.ntuples(), root.trees());
+    let tree = match (name, &ntuples[..], &trees[..]) {
+        (Some(name), ..) => trees.iter().find(|tree| &***tree == name && !ntuples.contains(tree)),
+        (None, [], [only]) => Some(only),
+        (None, [], [_, ..]) => {
+            let failure = Failure::new(Exit::Usage, "it has several trees");
+            let failure = failure.hint(format!("name one of them: {}", trees.join(", ")));
+            return Err(failure).doing(doing);
+        }
+        (None, ..) => None,
+    };
+    match tree {
+        Some(tree) => Ok(Any::Tree(Tree::open(&Arc::new(root), tree).doing(doing)?)),
+        None => Ok(Any::Ntuple(Opened::File(open_file(path, root, name)?).into())),
     }
 }
 

@@ -1,28 +1,62 @@
 //! What is done with ntuples in a container.
 
 use super::home::{self, Home};
+use super::source::{Any, any_at, each};
 use super::version::{self, VersionArg};
+use super::{field_name, heard, step};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, date, human};
 use crate::place::{ContArg, PoolArg};
 use crate::progress::Bar;
 use clap::Args;
 use dolmen_rntuple::format::block::Compression;
-use dolmen_rntuple::store::{CreateOptions, Store, Stored, Version, When};
+use dolmen_rntuple::rootfile::tree::Tree;
+use dolmen_rntuple::store::{Appender, CreateOptions, Store, Stored, TreeOptions, Version, When};
 use dolmen_rntuple::write::{self, Options};
+use dolmen_rntuple::{Array, Entries};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// Bytes before compression that one step of a reshaping writes: each is a version.
 const STEP_BYTES: u64 = 1 << 30;
 
+/// A hundred years.
+const KEEP_SECONDS_MAX: u64 = 100 * 366 * 86_400;
+
 #[derive(Args, Debug)]
 pub(crate) struct Named {
     #[command(flatten)]
-    cont: ContArg,
+    pub(super) cont: ContArg,
     /// Its name
     #[arg(value_name = "NTUPLE")]
-    name: String,
+    pub(super) name: String,
+}
+
+/// How clusters are written.
+#[derive(Args, Debug)]
+pub(crate) struct Written {
+    /// none, or zstd, lz4, zlib or lzma, with :LEVEL or without
+    #[arg(long, value_name = "NAME", default_value = "zstd:1", value_parser = compression)]
+    compression: Compression,
+    /// Bytes of a page before it is compressed
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::between(1024, 64 << 20))]
+    page: Option<u64>,
+    /// Bytes of a cluster before it is compressed
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::between(64 << 10, 4 << 30))]
+    cluster: Option<u64>,
+}
+
+impl Written {
+    pub(super) fn options(&self) -> Options {
+        Options {
+            compression: self.compression,
+            page_bytes: self
+                .page
+                .map_or(write::PAGE_BYTES, |bytes| u32::try_from(bytes).expect("it was limited")),
+            cluster_bytes: self.cluster.unwrap_or(write::CLUSTER_BYTES),
+            ..Options::default()
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -32,12 +66,21 @@ pub(crate) struct Import {
     /// A file of ROOT
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: PathBuf,
-    /// Which ntuple of the file, if there are several
-    #[arg(long, value_name = "NTUPLE")]
+    /// Which ntuple or tree of the file, if there are several
+    #[arg(long, value_name = "NTUPLE", visible_alias = "tree")]
     ntuple: Option<String>,
     /// What it is called in the container; its own name if not given
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// Branches of a tree; all at the top if none are named
+    #[arg(long = "field", short, value_name = "BRANCH")]
+    fields: Vec<Box<str>>,
+    /// Leave out branches of a tree that cannot be read, and say which
+    #[arg(long)]
+    leave_out: bool,
+    /// Compression of pages of a tree: none, or zstd, lz4, zlib or lzma, with :LEVEL or without
+    #[arg(long, value_name = "NAME", value_parser = compression)]
+    compression: Option<Compression>,
     /// Bytes of columns that are stored as one value, and read by one request
     #[arg(long, value_name = "SIZE", value_parser = crate::size::between(4096, 64 << 20))]
     group: Option<u64>,
@@ -70,9 +113,18 @@ pub(crate) struct Append {
     /// A file of ROOT
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: PathBuf,
-    /// Which ntuple of the file, if there are several
-    #[arg(long, value_name = "NTUPLE")]
+    /// Which ntuple or tree of the file, if there are several
+    #[arg(long, value_name = "NTUPLE", visible_alias = "tree")]
     ntuple: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Keep {
+    #[command(flatten)]
+    named: Named,
+    /// For so long
+    #[arg(value_name = "SECONDS", value_parser = crate::size::count::<u64>(0, KEEP_SECONDS_MAX))]
+    seconds: u64,
 }
 
 #[derive(Args, Debug)]
@@ -117,15 +169,8 @@ pub(crate) struct CloneFields {
 pub(crate) struct Reshape {
     #[command(flatten)]
     named: Named,
-    /// none, or zstd, lz4, zlib or lzma, with :LEVEL or without
-    #[arg(long, value_name = "NAME", default_value = "zstd:1", value_parser = compression)]
-    compression: Compression,
-    /// Bytes of a page before it is compressed
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::between(1024, 64 << 20))]
-    page: Option<u64>,
-    /// Bytes of a cluster before it is compressed
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::between(64 << 10, 4 << 30))]
-    cluster: Option<u64>,
+    #[command(flatten)]
+    written: Written,
 }
 
 #[derive(Args, Debug)]
@@ -169,7 +214,7 @@ fn open(arg: &ContArg, writes: bool) -> Outcome<Home> {
 }
 
 impl Named {
-    fn words(&self, home: &Home) -> String {
+    pub(super) fn words(&self, home: &Home) -> String {
         format!("ntuple {} of {}", self.name, home.shown())
     }
 
@@ -183,13 +228,14 @@ impl Named {
         let opened = open(&self.cont, writes)?;
         let stored = opened.store.ntuple(&self.name).map_err(Failure::from);
         let done = stored.and_then(|stored| body(&opened.store, &stored));
-        let done = done.doing(|| format!("{doing} {}", self.words(&opened)))?;
+        let done = done.doing(|| format!("{doing} {}", self.words(&opened)));
+        // Also a pool in which nothing was done is closed.
         opened.close()?;
-        Ok(done)
+        done
     }
 }
 
-fn described(version: &Version) -> Value {
+pub(super) fn described(version: &Version) -> Value {
     json!({
         "version": version.number,
         "time_ns": version.time_ns,
@@ -199,7 +245,7 @@ fn described(version: &Version) -> Value {
     })
 }
 
-fn told(version: &Version) -> String {
+pub(super) fn told(version: &Version) -> String {
     let entries = count(version.entry_count, "entry", "entries");
     format!(
         "version {}: {entries} in {}",
@@ -209,17 +255,60 @@ fn told(version: &Version) -> String {
 }
 
 pub(crate) fn import(args: &Import) -> Outcome<Answer> {
-    let ntuple = home::open_at(&args.file, args.ntuple.as_deref())?;
-    let name = args.name.clone().unwrap_or_else(|| ntuple.header().name.to_string());
+    let any = any_at(&args.file, args.ntuple.as_deref())?;
+    let of_tree = !args.fields.is_empty() || args.leave_out || args.compression.is_some();
+    if of_tree && matches!(any, Any::Ntuple(_)) {
+        let failure = Failure::new(Exit::Usage, "pages of an ntuple are imported as they are, all of them");
+        return Err(
+            failure.hint("`dolmen ntuple skim` makes one of some fields, or with another compression")
+        );
+    }
+    let own = match &any {
+        Any::Ntuple(opened) => each!(&**opened, ntuple => ntuple.header().name.to_string()),
+        Any::Tree(tree) => tree.name().rsplit('/').next().unwrap_or_default().to_owned(),
+    };
+    let name = args.name.clone().unwrap_or(own);
     let opened = open(&args.cont, true)?;
+    let done = imported(args, &any, &opened, &name);
+    let done = done.doing(|| format!("import {name} into {}", opened.shown()));
+    opened.close()?;
+    let (version, left_out) = done?;
+    let mut text = format!("{name}, {}", told(&version));
+    for why in &left_out {
+        text.push_str(&format!("\nleft out: {why}"));
+    }
+    let mut json = described(&version);
+    json["left_out"] = json!(left_out);
+    Ok(Answer::new(text, json))
+}
+
+/// Imports an ntuple or a tree; the version, and why branches are left out.
+fn imported(args: &Import, any: &Any, to: &Home, name: &str) -> Outcome<(Version, Vec<String>)> {
     let group_bytes = args.group.map(|bytes| u32::try_from(bytes).expect("it was limited"));
     let options = CreateOptions { group_bytes, ..CreateOptions::default() };
-    let bar = Bar::of(ntuple.entry_count(), "importing", "entries");
-    let made = opened.store.import_telling(&name, &ntuple, &options, |done| bar.at(done));
-    drop(bar);
-    let version = made.doing(|| format!("import ntuple {name} into {}", opened.shown()))?;
-    opened.close()?;
-    Ok(Answer::new(format!("{name}, {}", told(&version)), described(&version)))
+    heard();
+    let bar = Bar::of(any.entry_count(), "importing", "entries");
+    let progress = |done| step(&bar, done);
+    match any {
+        Any::Ntuple(opened) => {
+            let version =
+                each!(&**opened, ntuple => to.store.import_telling(name, ntuple, &options, progress))?;
+            Ok((version, Vec::new()))
+        }
+        Any::Tree(tree) => {
+            let mut write = Options::default();
+            write.compression = args.compression.unwrap_or(write.compression);
+            let branches = (!args.fields.is_empty()).then(|| args.fields.clone());
+            let how = TreeOptions { branches, leaves_out: args.leave_out, write };
+            let imported = to.store.import_tree(name, tree, &how, &options, progress);
+            let imported = imported.map_err(|error| match error {
+                error @ dolmen_rntuple::Error::BranchRefused { .. } => Failure::from(error)
+                    .hint("--leave-out leaves such branches out, and --field names those that are wanted"),
+                error => error.into(),
+            })?;
+            Ok((imported.version, imported.left_out.iter().map(ToString::to_string).collect()))
+        }
+    }
 }
 
 pub(crate) fn copy(args: &Copy) -> Outcome<Answer> {
@@ -233,24 +322,82 @@ pub(crate) fn copy(args: &Copy) -> Outcome<Answer> {
     let name = args.called.as_ref().unwrap_or(&args.from.name);
     let group_bytes = args.group.map(|bytes| u32::try_from(bytes).expect("it was limited"));
     let options = CreateOptions { group_bytes, ..CreateOptions::default() };
+    heard();
     let bar = Bar::of(ntuple.entry_count(), "copying", "entries");
-    let made = to.store.import_telling(name, &ntuple, &options, |done| bar.at(done));
+    let made = to.store.import_telling(name, &ntuple, &options, |done| step(&bar, done));
     drop(bar);
-    let version = made.doing(|| format!("copy {} to {name} in {}", args.from.words(&from), to.shown()))?;
+    let made = made.doing(|| format!("copy {} to {name} in {}", args.from.words(&from), to.shown()));
     drop(ntuple);
     from.close()?;
     to.close()?;
+    let version = made?;
     Ok(Answer::new(format!("{name}, {}", told(&version)), described(&version)))
 }
 
 pub(crate) fn append(args: &Append) -> Outcome<Answer> {
-    let ntuple = home::open_at(&args.file, args.ntuple.as_deref())?;
+    let any = any_at(&args.file, args.ntuple.as_deref())?;
     let version = args.named.with(true, "append to", |_, stored| {
+        heard();
         let mut appender = stored.append()?;
-        appender.push_all(&ntuple)?;
-        Ok(appender.commit()?)
+        let bar = Bar::of(any.entry_count(), "appending", "entries");
+        let pushed = match &any {
+            Any::Ntuple(opened) => {
+                each!(&**opened, ntuple => appender.push_all_telling(ntuple, |done| step(&bar, done)))
+            }
+            Any::Tree(tree) => push_tree(&mut appender, &any, tree, &bar),
+        };
+        match pushed.and_then(|()| appender.commit()) {
+            Ok(version) => Ok(version),
+            Err(error) => {
+                // Ignored: what it has written is freed when its lease is over, too.
+                let _freed = appender.discard();
+                Err(error.into())
+            }
+        }
     })?;
     Ok(Answer::new(told(&version), described(&version)))
+}
+
+/// Puts all entries of a tree, of the branches that have become the fields.
+fn push_tree(appender: &mut Appender, any: &Any, tree: &Tree, bar: &Bar) -> dolmen_rntuple::Result<()> {
+    let schema = appender.schema().clone();
+    let fields = (0_u32..).zip(&schema.fields).filter(|(number, field)| field.parent == *number);
+    let names: Vec<&str> = fields.map(|(_, field)| &*field.name).collect();
+    let branch = |name: &&str| {
+        let found = tree.top_branches().find(|&at| field_name(&tree.branches()[at].name) == **name);
+        found.map_or_else(|| tree.branch(name), Ok)
+    };
+    let numbers = names.iter().map(branch).collect::<dolmen_rntuple::Result<Vec<usize>>>()?;
+    let options = Options::default();
+    let all = Entries { first: 0, end: any.entry_count() };
+    for entries in super::filter::steps(all, any.step(&numbers)?) {
+        let arrays = any.read(&numbers, entries)?;
+        let fields: Vec<(&str, &Array)> = names.iter().copied().zip(&arrays).collect();
+        for range in write::cut(&fields, &options)? {
+            appender.push(&write::seal(&schema, &fields, range, &options)?)?;
+        }
+        step(bar, entries.end)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn keep(args: &Keep) -> Outcome<Answer> {
+    let keep_ns = args.seconds * 1_000_000_000;
+    args.named.with(true, "set how long versions are kept of", |_, stored| Ok(stored.keep(keep_ns)?))?;
+    let told = format!(
+        "versions are kept for {} after they were replaced",
+        count(args.seconds, "second", "seconds")
+    );
+    Ok(Answer::new(told, json!({ "seconds": args.seconds })))
+}
+
+pub(crate) fn expire(args: &Named) -> Outcome<Answer> {
+    let removed = args.with(true, "expire versions of", |_, stored| Ok(stored.expire()?))?;
+    let told = format!(
+        "{} removed; `dolmen ntuple gc` frees what only they had",
+        count(removed, "version is", "versions are")
+    );
+    Ok(Answer::new(told, json!({ "versions": removed })))
 }
 
 pub(crate) fn versions(args: &Named) -> Outcome<Answer> {
@@ -301,20 +448,14 @@ pub(crate) fn clone(args: &CloneFields) -> Outcome<Answer> {
 }
 
 pub(crate) fn reshape(args: &Reshape) -> Outcome<Answer> {
-    let options = Options {
-        compression: args.compression,
-        page_bytes: args
-            .page
-            .map_or(write::PAGE_BYTES, |bytes| u32::try_from(bytes).expect("it was limited")),
-        cluster_bytes: args.cluster.unwrap_or(write::CLUSTER_BYTES),
-        ..Options::default()
-    };
+    let options = args.written.options();
     let version = args.named.with(true, "reshape", |_, stored| {
         let bar = Bar::of(stored.version(When::Now)?.entry_count, "reshaping", "entries");
+        heard();
         let mut done = 0;
         while let Some(reshaped) = stored.reshape(done, STEP_BYTES, &options)? {
             done = reshaped.entries.end;
-            bar.at(done);
+            step(&bar, done)?;
         }
         Ok(stored.version(When::Now)?)
     })?;
@@ -329,8 +470,9 @@ pub(crate) fn scrub(args: &Scrub) -> Outcome<Answer> {
     let (scrubbed, repaired) = args.named.with(source.is_some(), "scrub", |_, stored| {
         let when = args.version.when();
         let entries = version::of(stored, when, stored.version(when))?.entry_count;
+        heard();
         let bar = Bar::of(entries, "scrubbing", "entries");
-        let scrubbed = stored.scrub(when, |done| bar.at(done))?;
+        let scrubbed = stored.scrub(when, |done| step(&bar, done))?;
         let repaired = match &source {
             Some(source) => stored.repair(&scrubbed.bad, source)?,
             None => vec![false; scrubbed.bad.len()],

@@ -10,7 +10,7 @@ use dolmen_rntuple::{Error, Ntuple};
 const TOLD_MAX: usize = 12;
 
 /// A version of an ntuple in a container; the current one if none is told.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Default, Debug)]
 pub(crate) struct VersionArg {
     /// The version with this number, of an ntuple in a container
     #[arg(long, value_name = "NUMBER")]

@@ -12,6 +12,8 @@ use std::time::Duration;
 /// An empty directory, named after the test that uses it.
 pub(crate) struct Place {
     dir: PathBuf,
+    /// Variables that commands have.
+    variables: Vec<(String, String)>,
 }
 
 impl Place {
@@ -19,7 +21,12 @@ impl Place {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cli-{name}-{}", std::process::id()));
         drop(fs::remove_dir_all(&dir));
         fs::create_dir_all(&dir).unwrap();
-        Self { dir }
+        Self { dir, variables: Vec::new() }
+    }
+
+    /// Has all commands from now on have a variable.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -30,6 +37,7 @@ impl Place {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dolmen"));
         command.current_dir(&self.dir).args(args).stdin(Stdio::null());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 

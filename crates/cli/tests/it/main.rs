@@ -22,6 +22,7 @@ mod measured;
 mod mounted;
 mod ntuples;
 mod ntuples_killed;
+mod ntuples_made;
 mod ntuples_read;
 mod objects;
 mod pools;

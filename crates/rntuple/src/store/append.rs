@@ -10,7 +10,7 @@ use super::pack::{Group, pack};
 use super::pipeline::Pipeline;
 use super::record::{Config, Made};
 use super::zones::Known;
-use crate::error::{Error, Fault, Result, Structure};
+use crate::error::{Error, Fault, GoOn, Result, Structure};
 use crate::format::CHECKSUM_BYTES;
 use crate::format::locator::Locator;
 use crate::format::page_list::Page;
@@ -91,11 +91,23 @@ impl Appender {
     /// # Errors
     /// [`Error::OtherSchema`]; those of reading; [`Error::Expired`]; [`Error::Store`].
     pub fn push_all<S: Source>(&mut self, from: &Ntuple<S>) -> Result<()> {
+        self.push_all_telling(from, |_| ())
+    }
+
+    /// As [`push_all`](Self::push_all); `progress` is told of the entries that are in the store.
+    ///
+    /// # Errors
+    /// As [`push_all`](Self::push_all); those of `progress`.
+    pub fn push_all_telling<S: Source, P: GoOn>(
+        &mut self,
+        from: &Ntuple<S>,
+        progress: impl FnMut(u64) -> P,
+    ) -> Result<()> {
         if !is_same(&from.header().schema, &self.base.schema) {
             return Err(Error::OtherSchema);
         }
         let class = ObjectClass(self.base.anchor.class);
-        self.clusters.extend(self.writing.copy_all(class, from, |_| ())?);
+        self.clusters.extend(self.writing.copy_all(class, from, progress)?);
         Ok(())
     }
 

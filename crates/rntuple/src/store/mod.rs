@@ -49,7 +49,7 @@ pub use prune::{Compare, Condition, Number};
 pub use record::Made;
 pub use reshape::Reshaped;
 pub use scrub::{BadPage, Damage, Scrubbed};
-pub use skim::Skimmed;
+pub use skim::{Skimmed, Wanted, skim_to};
 pub use source::{Asked, StoreSource};
 pub use versions::TagOf;
 

@@ -9,9 +9,12 @@ use super::import;
 use super::pipeline::Pipeline;
 use super::record::{Config, Made};
 use crate::array::{Array, Values};
-use crate::error::{Error, Result};
+use crate::error::{Error, GoOn, Result};
 use crate::format::Header;
+use crate::format::schema::{Known, Schema};
 use crate::ntuple::{Cluster, Entries, Ntuple};
+use crate::rootfile::RootWriter;
+use crate::sealed::SealedCluster;
 use crate::source::Source;
 use crate::write::{self, Options};
 use core::ops::Range;
@@ -31,20 +34,87 @@ pub struct Skimmed {
     pub written: u64,
 }
 
+/// What of an ntuple is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted<'a> {
+    /// Fields at the top, by their names; all if none are named.
+    pub fields: &'a [&'a str],
+    /// Entries, in ranges in their order that do not overlap.
+    pub ranges: &'a [Entries],
+}
+
+/// Where clusters of a skim go: a store or a file of ROOT.
+trait Sink {
+    fn put(&mut self, schema: &Schema, cluster: SealedCluster<'_>) -> Result<()>;
+}
+
+/// A store.
+struct Putting {
+    writing: Writing,
+    class: ObjectClass,
+    placed: Vec<Placed>,
+}
+
+impl Sink for Putting {
+    fn put(&mut self, schema: &Schema, cluster: SealedCluster<'_>) -> Result<()> {
+        let columns = (cluster.entry_count, &cluster.columns[..]);
+        self.placed.push(self.writing.put(self.class, schema, 0, columns)?);
+        Ok(())
+    }
+}
+
+impl Sink for RootWriter {
+    fn put(&mut self, _schema: &Schema, cluster: SealedCluster<'_>) -> Result<()> {
+        self.append(&cluster)
+    }
+}
+
 /// A skim under way.
-struct Skim<'a, S> {
+struct Skim<'a, S, K> {
     from: &'a Ntuple<S>,
     part: &'a Part,
     options: &'a Options,
     /// Fields that have columns of their own: numbers in the part, and in the ntuple that it is of.
     fields: Vec<(u32, u32)>,
-    class: ObjectClass,
-    writing: Writing,
-    number: u64,
+    sink: K,
     /// Entries that wait until they are a cluster.
     waiting: Vec<Array>,
-    placed: Vec<Placed>,
     passed: u64,
+    written: u64,
+}
+
+/// Writes a skim to a file of ROOT, which `begin` begins with what the ntuple is: fields, entries and clusters are those that
+/// [`Store::skim`] has. `progress` is told of entries that were looked at. How many clusters were taken as they are, and how many were written.
+///
+/// # Errors
+/// As of [`Store::skim`], and of the writer: the file is not there then.
+pub fn skim_to<S: Source, P: GoOn>(
+    from: &Ntuple<S>,
+    wanted: &Wanted<'_>,
+    write: &Options,
+    begin: impl FnOnce(Header, Known) -> Result<RootWriter>,
+    progress: impl FnMut(u64) -> P,
+) -> Result<(u64, u64)> {
+    let part = part_of(from, wanted)?;
+    let header = Header { schema: part.schema.clone(), checksum: 0, ..from.header().clone() };
+    let known = header.schema.known();
+    let mut skim = Skim::begin(from, &part, write, begin(header, known)?)?;
+    skim.run(wanted.ranges, progress)?;
+    let Skim { sink, passed, written, .. } = skim;
+    sink.finish()?;
+    Ok((passed, written))
+}
+
+/// The part of an ntuple that is wanted.
+fn part_of<S: Source>(from: &Ntuple<S>, wanted: &Wanted<'_>) -> Result<Part> {
+    check(wanted.ranges, from.entry_count())?;
+    let mut part = part(from, wanted.fields)?;
+    import::check(&part.schema)?;
+    // Entries before a column was added are written as the zeros that they are, since fewer are left of them.
+    for column in &mut part.schema.columns {
+        column.first_element = 0;
+    }
+    Ok(part)
 }
 
 impl Store {
@@ -64,28 +134,43 @@ impl Store {
         options: &CreateOptions,
         write: &Options,
     ) -> Result<Skimmed> {
+        self.skim_telling(from, &Wanted { fields, ranges }, name, options, write, |_| ())
+    }
+
+    /// As [`skim`](Self::skim); `progress` is told of entries that were looked at.
+    ///
+    /// # Errors
+    /// As [`skim`](Self::skim); those of `progress`, and nothing is made.
+    pub fn skim_telling<S: Source, P: GoOn>(
+        &self,
+        from: &Ntuple<S>,
+        wanted: &Wanted<'_>,
+        name: &str,
+        options: &CreateOptions,
+        write: &Options,
+        progress: impl FnMut(u64) -> P,
+    ) -> Result<Skimmed> {
         self.check_name(name)?;
-        check(ranges, from.entry_count())?;
-        let mut part = part(from, fields)?;
-        import::check(&part.schema)?;
-        // Entries before a column was added are written as the zeros that they are, since fewer are left of them.
-        for column in &mut part.schema.columns {
-            column.first_element = 0;
-        }
+        let part = part_of(from, wanted)?;
         let header =
             Header { name: name.into(), schema: part.schema.clone(), checksum: 0, ..from.header().clone() };
         let class = self.class(options)?;
         let (base, envelope) = Base::before_first(&header, part.schema.known(), class);
-        let group_bytes = Some(self.group_bytes(options, write.cluster_bytes));
-        let options = &CreateOptions { group_bytes, ..options.clone() };
-        let mut skim = Skim::begin(self, from, &part, (options, write), class)?;
-        skim.run(ranges)?;
-        let mut first = base.append(&skim.placed, Made::Skimmed, self.now_ns())?;
+        let group_bytes = self.group_bytes(options, write.cluster_bytes);
+        let options = &CreateOptions { group_bytes: Some(group_bytes), ..options.clone() };
+        let config = Config { keep_ns: 0, group_bytes, class: 0, order: options.order.clone() };
+        let (numbers, measures) = (self.numbers(), options.measures);
+        let mut writing = Writing { numbers, pipeline: Pipeline::new(self.home()), config, measures };
+        let number = writing.numbers.next()?;
+        let mut skim = Skim::begin(from, &part, write, Putting { writing, class, placed: Vec::new() })?;
+        skim.run(wanted.ranges, progress)?;
+        let Skim { sink: Putting { mut writing, placed, .. }, passed, written, .. } = skim;
+        writing.pipeline.finish()?;
+        let mut first = base.append(&placed, Made::Skimmed, self.now_ns())?;
         first.put_header(&envelope)?;
-        let stored = self.numbered(name, skim.number);
-        self.publish(&stored, &first, options, &skim.writing.numbers)?;
-        let written = skim.placed.len() as u64 - skim.passed;
-        Ok(Skimmed { version: Version::of(&first.base.anchor), passed: skim.passed, written })
+        let stored = self.numbered(name, number);
+        self.publish(&stored, &first, options, &writing.numbers)?;
+        Ok(Skimmed { version: Version::of(&first.base.anchor), passed, written })
     }
 }
 
@@ -101,32 +186,18 @@ fn check(ranges: &[Entries], count: u64) -> Result<()> {
     Ok(())
 }
 
-impl<'a, S: Source> Skim<'a, S> {
-    fn begin(
-        store: &'a Store,
-        from: &'a Ntuple<S>,
-        part: &'a Part,
-        (options, write): (&CreateOptions, &'a Options),
-        class: ObjectClass,
-    ) -> Result<Self> {
-        let group_bytes = store.group_bytes(options, write.cluster_bytes);
-        let order = options.order.clone();
-        let config = Config { keep_ns: 0, group_bytes, class: 0, order };
-        let (numbers, measures) = (store.numbers(), options.measures);
-        let mut writing = Writing { numbers, pipeline: Pipeline::new(store.home()), config, measures };
-        let number = writing.numbers.next()?;
-        let schema = &part.schema;
+impl<'a, S: Source, K: Sink> Skim<'a, S, K> {
+    fn begin(from: &'a Ntuple<S>, part: &'a Part, options: &'a Options, sink: K) -> Result<Self> {
         let mut fields = Vec::new();
-        for (number, field) in (0_u32..).zip(&schema.fields) {
+        for (number, field) in (0_u32..).zip(&part.schema.fields) {
             if field.parent == number && field.source.is_none() {
                 fields.push((number, from.field(&field.name)?));
             }
         }
-        let (waiting, placed) = (Vec::new(), Vec::new());
-        Ok(Self { from, part, options: write, fields, class, writing, number, waiting, placed, passed: 0 })
+        Ok(Self { from, part, options, fields, sink, waiting: Vec::new(), passed: 0, written: 0 })
     }
 
-    fn run(&mut self, ranges: &[Entries]) -> Result<()> {
+    fn run<P: GoOn>(&mut self, ranges: &[Entries], mut progress: impl FnMut(u64) -> P) -> Result<()> {
         for cluster in self.from.all_clusters()? {
             let (first, end) =
                 (cluster.pages.first_entry, cluster.pages.first_entry + cluster.pages.entry_count);
@@ -136,6 +207,7 @@ impl<'a, S: Source> Skim<'a, S> {
             if count == end - first && self.is_complete(&cluster) {
                 self.write()?;
                 self.pass(&cluster)?;
+                progress(end).go_on()?;
                 continue;
             }
             for (hull, ranges) in hulls(&wanted) {
@@ -151,9 +223,9 @@ impl<'a, S: Source> Skim<'a, S> {
                     self.write()?;
                 }
             }
+            progress(end).go_on()?;
         }
-        self.write()?;
-        self.writing.pipeline.finish()
+        self.write()
     }
 
     /// Whether no column of the cluster begins later.
@@ -174,7 +246,7 @@ impl<'a, S: Source> Skim<'a, S> {
         let taken = self.from.take(cluster, is_in)?;
         let columns: Vec<_> =
             self.part.columns.iter().map(|&number| taken.columns.get(number).cloned().flatten()).collect();
-        self.put(taken.entry_count, &columns)?;
+        self.sink.put(&self.part.schema, SealedCluster { entry_count: taken.entry_count, columns })?;
         self.passed += 1;
         Ok(())
     }
@@ -190,12 +262,8 @@ impl<'a, S: Source> Skim<'a, S> {
             return Ok(());
         }
         let sealed = write::seal(&part.schema, &fields, 0..count, self.options)?;
-        self.put(sealed.entry_count, &sealed.columns)
-    }
-
-    fn put(&mut self, entry_count: u64, columns: &[Option<crate::sealed::SealedColumn<'_>>]) -> Result<()> {
-        let placed = self.writing.put(self.class, &self.part.schema, 0, (entry_count, columns))?;
-        self.placed.push(placed);
+        self.sink.put(&part.schema, sealed)?;
+        self.written += 1;
         Ok(())
     }
 }

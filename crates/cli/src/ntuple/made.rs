@@ -1,0 +1,216 @@
+//! Ntuples that are made of others: skims, and columns from elsewhere.
+
+use super::filter::{condition, passing};
+use super::home::{self, Home};
+use super::source::{Any, Opened, Source, each};
+use super::stored::{Named, Written, described, told};
+use super::{heard, step};
+use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::output::{Answer, count};
+use crate::path::shown_outside;
+use crate::place::ContArg;
+use crate::progress::Bar;
+use clap::Args;
+use dolmen_rntuple::store::{ColumnAdder, Condition, CreateOptions, Skimmed, Version, Wanted, When, skim_to};
+use dolmen_rntuple::write;
+use dolmen_rntuple::{Array, Entries};
+use serde_json::json;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+#[derive(Args, Debug)]
+pub(crate) struct Skim {
+    #[command(flatten)]
+    source: Source,
+    /// Fields at the top; all if none are named
+    #[arg(long = "field", short, value_name = "FIELD")]
+    fields: Vec<String>,
+    /// Only entries for which this holds, such as 'met > 20', of a number or of how long a list is; of several all have to hold
+    #[arg(long = "filter", value_name = "CONDITION", value_parser = condition)]
+    filters: Vec<Condition>,
+    /// Makes it an ntuple of a container, or of an object store: POOL CONT NTUPLE, s3://BUCKET PREFIX NTUPLE or s3://BUCKET/PREFIX NTUPLE
+    #[arg(
+        long, value_names = ["POOL", "CONT", "NTUPLE"], num_args = 2..=3, required_unless_present = "to",
+        conflicts_with = "to"
+    )]
+    into: Vec<OsString>,
+    /// Writes it as a file of ROOT, or s3://BUCKET/FILE; one that is there is replaced when the new one is whole
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    to: Option<PathBuf>,
+    /// Bytes of columns that are stored as one value, and read by one request
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::between(4096, 64 << 20), conflicts_with = "to")]
+    group: Option<u64>,
+    #[command(flatten)]
+    written: Written,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AddColumn {
+    #[command(flatten)]
+    named: Named,
+    /// Where the values are: FILE [NTUPLE or TREE], or POOL CONT NTUPLE, with as many entries
+    #[arg(long, value_names = ["FILE|POOL", "NTUPLE|CONT", "NTUPLE"], num_args = 1..=3, required = true)]
+    from: Vec<OsString>,
+    /// Fields of it, or branches; all if none are named
+    #[arg(long = "field", short, value_name = "FIELD")]
+    fields: Vec<String>,
+    #[command(flatten)]
+    written: Written,
+}
+
+pub(crate) fn skim(args: &Skim) -> Outcome<Answer> {
+    if let Some(file) = &args.to {
+        let any = args.source.open_any()?;
+        return skim_to_file(args, &any, file)
+            .doing(|| format!("skim {} to {}", args.source.shown(), shown_outside(file)));
+    }
+    let (to, name) = super::source::destination(&args.into, &args.source)?;
+    let (any, home) = open_both(&args.source, &to)?;
+    let done = skim_into(args, &any, &home, &name)
+        .doing(|| format!("skim {} to {name} in {}", args.source.shown(), home.shown()));
+    drop(any);
+    home.close()?;
+    let done = done?;
+    let text = format!("{name}, {}; {}", told(&done.version), clusters(done.passed, done.written));
+    let mut json = described(&done.version);
+    json["clusters_passed"] = json!(done.passed);
+    json["clusters_written"] = json!(done.written);
+    Ok(Answer::new(text, json))
+}
+
+/// Opens what is read and the container that is written, which can be of one pool.
+fn open_both(from: &Source, to: &ContArg) -> Outcome<(Any, Home)> {
+    let Some((cont, name)) = from.stored()? else {
+        return Ok((from.open_any()?, Home::open(&to.pool, &to.cont, true)?));
+    };
+    let (read, written) = Home::open_both(&cont, to)?;
+    Ok((Any::Ntuple(from.opened(read, name)?.into()), written))
+}
+
+fn skim_into(args: &Skim, any: &Any, home: &Home, name: &str) -> Outcome<Skimmed> {
+    let (ranges, fields) = wanted(args, any)?;
+    let wanted = Wanted { fields: &fields, ranges: &ranges };
+    let group_bytes = args.group.map(|bytes| u32::try_from(bytes).expect("it was limited"));
+    let how = CreateOptions { group_bytes, ..CreateOptions::default() };
+    let write = args.written.options();
+    let bar = Bar::of(any.entry_count(), "skimming", "entries");
+    let opened = ntuple(any)?;
+    Ok(each!(opened, ntuple => {
+        home.store.skim_telling(ntuple, &wanted, name, &how, &write, |done| step(&bar, done))
+    })?)
+}
+
+fn skim_to_file(args: &Skim, any: &Any, file: &Path) -> Outcome<Answer> {
+    let (ranges, fields) = wanted(args, any)?;
+    let wanted = Wanted { fields: &fields, ranges: &ranges };
+    let write = args.written.options();
+    let bar = Bar::of(any.entry_count(), "skimming", "entries");
+    let opened = ntuple(any)?;
+    let begin = home::beginning(file)?;
+    let (passed, written) = each!(opened, ntuple => {
+        skim_to(ntuple, &wanted, &write, begin, |done| step(&bar, done))
+    })?;
+    drop(bar);
+    let entries: u64 = ranges.iter().map(|range| range.end - range.first).sum();
+    let told = format!(
+        "{} in {}; {}",
+        count(entries, "entry", "entries"),
+        shown_outside(file),
+        clusters(passed, written)
+    );
+    Ok(Answer::new(
+        told,
+        json!({ "entries": entries, "clusters_passed": passed, "clusters_written": written }),
+    ))
+}
+
+fn clusters(passed: u64, written: u64) -> String {
+    format!("{} as they were, {written} written", count(passed, "cluster", "clusters"))
+}
+
+/// Ranges of entries and names of fields that are wanted.
+fn wanted<'a>(args: &'a Skim, any: &Any) -> Outcome<(Vec<Entries>, Vec<&'a str>)> {
+    ntuple(any)?;
+    heard();
+    let all = Entries { first: 0, end: any.entry_count() };
+    let bar = Bar::of(all.end, "looking at", "entries");
+    let fields = args.filters.iter().map(|filter| any.field(&filter.field));
+    let step_entries = any.step(&fields.collect::<dolmen_rntuple::Result<Vec<_>>>()?)?;
+    let ranges = passing(any, &args.filters, all, step_entries, |done| step(&bar, done))?;
+    Ok((ranges, args.fields.iter().map(|field| &**field).collect()))
+}
+
+/// What is skimmed: no tree.
+fn ntuple(any: &Any) -> Outcome<&Opened> {
+    match any {
+        Any::Ntuple(opened) => Ok(opened),
+        Any::Tree(tree) => {
+            let failure = Failure::new(Exit::Usage, format!("{} is a tree, and no ntuple", tree.name()));
+            Err(failure.hint("import it with `dolmen ntuple import` first"))
+        }
+    }
+}
+
+pub(crate) fn add_column(args: &AddColumn) -> Outcome<Answer> {
+    let from = Source::of_words(&args.from, &args.named.cont.pool);
+    let (any, home) = open_both(&from, &args.named.cont)?;
+    let done = added(args, &any, &home);
+    let done = done.doing(|| format!("add columns of {} to {}", from.shown(), args.named.words(&home)));
+    drop(any);
+    home.close()?;
+    let (names, version) = done?;
+    let text = format!("{}: {}", names.join(", "), told(&version));
+    let mut json = described(&version);
+    json["fields"] = json!(names);
+    Ok(Answer::new(text, json))
+}
+
+/// Adds the columns; the names of the fields, and the version that has them.
+fn added(args: &AddColumn, any: &Any, home: &Home) -> Outcome<(Vec<String>, Version)> {
+    heard();
+    let stored = home.store.ntuple(&args.named.name)?;
+    let ntuple = stored.open(When::Now)?;
+    let (has, needs) = (any.entry_count(), ntuple.entry_count());
+    if has != needs {
+        let why = format!("there are {} and {needs} are needed", count(has, "entry", "entries"));
+        return Err(Failure::new(Exit::Usage, why));
+    }
+    let (names, numbers): (Vec<String>, Vec<usize>) = any.fields(&args.fields)?.into_iter().unzip();
+    let names: Vec<String> = names.iter().map(|name| super::field_name(name)).collect();
+    if let Some(name) = names.iter().find(|name| ntuple.field(name).is_ok()) {
+        let failure = Failure::new(Exit::Taken, format!("there is a field \"{name}\" already"));
+        return Err(failure.hint("--field names those that are wanted"));
+    }
+    let none = any.read(&numbers, Entries { first: 0, end: 0 })?;
+    let types: Vec<(&str, &Array)> = names.iter().map(|name| &**name).zip(&none).collect();
+    let options = args.written.options();
+    let mut schema = ntuple.header().schema.clone();
+    write::schema(&mut schema, &types, options.compression)?;
+    let bar = Bar::of(needs, "adding", "entries");
+    let mut adder = stored.add_columns(&schema)?;
+    let done = filled(&mut adder, |adder, entries| {
+        let arrays = any.read(&numbers, entries)?;
+        let fields: Vec<(&str, &Array)> = names.iter().map(|name| &**name).zip(&arrays).collect();
+        adder.push(&write::seal(&schema, &fields, 0..entries.end - entries.first, &options)?)?;
+        step(&bar, entries.end)
+    });
+    match done {
+        Ok(version) => Ok((names, version)),
+        Err(error) => {
+            // Ignored: what it has written is freed when its lease is over, too.
+            let _freed = adder.discard();
+            Err(error.into())
+        }
+    }
+}
+
+/// Has the columns of each cluster put, and makes them part of the ntuple.
+fn filled(
+    adder: &mut ColumnAdder,
+    mut put: impl FnMut(&mut ColumnAdder, Entries) -> dolmen_rntuple::Result<()>,
+) -> dolmen_rntuple::Result<Version> {
+    while let Some(entries) = adder.missing().first().copied() {
+        put(adder, entries)?;
+    }
+    adder.commit()
+}

@@ -1,0 +1,188 @@
+//! Ntuples that are made of others and of trees, wherever they are: in a pool, behind a daemon, in an object store.
+
+#[path = "../../../rntuple/tests/it/tree_made.rs"]
+#[expect(dead_code, reason = "tests of what is below it need more of it")]
+#[expect(clippy::cast_possible_truncation, reason = "a file of a test is small")]
+mod tree_made;
+
+#[path = "../../../remote/tests/it/weed.rs"]
+#[expect(dead_code, reason = "tests of what is below it need more of it")]
+mod weed;
+
+use crate::common::Place;
+use crate::ntuples::{COUNT, make_file, numbers};
+use crate::served::Daemon;
+use dolmen_rntuple::format::block::Compression;
+use serde_json::json;
+use std::fs;
+use tree_made::{Big, How, branch, leaf};
+
+/// A command on a store.
+fn on<'a>(store: &[&'a str], command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["ntuple", command], store, more].concat()
+}
+
+/// All that is made of ntuples, in a store that is named by these words; `other` is a store of the same pool or bucket.
+fn make_all(place: &Place, store: &[&str], other: &[&str]) {
+    make_file(&place.path("in.root"));
+    place.ok(&on(store, "import", &["in.root"]));
+    let of_store = [store, &["events"]].concat();
+    let into = [&["--into"], other, &["some"]].concat();
+    let filters = ["--filter", "number >= 1000", "--filter", "number < 2500", "-f", "number", "-f", "hits"];
+    let skim = [&["ntuple", "skim"], &of_store[..], &filters, &into].concat();
+    let made = place.json(&skim);
+    assert_eq!((&made["entries"], &made["made"]), (&json!(1500), &json!("Skimmed")));
+    assert!(
+        made["clusters_passed"].as_u64() > Some(0) && made["clusters_written"].as_u64() > Some(0),
+        "{made}"
+    );
+    assert!(place.fails(4, &skim).contains("\"some\""));
+    let some = [&["ntuple", "read"], other, &["some", "--count", "1"]].concat();
+    assert_eq!(place.ok(&some), "{\"number\":1000,\"hits\":[1.5,1.5]}\n");
+    let skim = [&["ntuple", "skim"], &of_store[..], &filters, &["--to", "some.root"]].concat();
+    assert_eq!(place.json(&skim)["entries"], 1500);
+    let file = place.json(&["ntuple", "show", "some.root"]);
+    let fields: Vec<_> = file["fields"].as_array().unwrap().iter().map(|field| &field["name"]).collect();
+    assert_eq!((&file["entries"], fields), (&json!(1500), vec![&json!("number"), &json!("hits")]));
+    assert_eq!(numbers(&place.path("some.root")), (1000..2500).collect::<Vec<_>>());
+
+    // Columns from the same store, and from a file.
+    let part = [&["ntuple", "clone"], store, &["events", "part", "-f", "energy"]].concat();
+    place.ok(&part);
+    let from = [&["--from"], &of_store[..], &["-f", "hits"]].concat();
+    let added = place.json(&[&on(store, "add-column", &["part"])[..], &from].concat());
+    assert_eq!((&added["fields"], &added["entries"]), (&json!(["hits"]), &json!(COUNT)));
+    place.ok(&on(store, "add-column", &["part", "--from", "in.root", "events", "-f", "number"]));
+    let read = on(store, "read", &["part", "--first", "2999"]);
+    assert_eq!(place.ok(&read), "{\"energy\":1499.5,\"hits\":[1.5,1.5],\"number\":2999}\n");
+    let twice = place.fails(4, &on(store, "add-column", &["part", "--from", "in.root", "-f", "number"]));
+    assert!(twice.contains("number"), "{twice}");
+    let short = place.fails(2, &on(store, "add-column", &["part", "--from", "some.root", "-f", "number"]));
+    assert!(short.contains("there are 1500 entries and 3000 are needed"), "{short}");
+
+    // Versions go when they were kept for long enough.
+    place.ok(&on(store, "keep", &["part", "0"]));
+    assert_eq!(place.json(&on(store, "expire", &["part"]))["versions"], 2);
+    assert_eq!(place.json(&on(store, "versions", &["part"])).as_array().unwrap().len(), 1);
+    assert_eq!(place.json(&on(store, "gc", &[]))["damaged"], json!([]));
+    assert_eq!(place.json(&on(store, "scrub", &["part"]))["bad"], json!([]));
+}
+
+#[test]
+fn ntuples_are_made_of_others_in_a_pool() {
+    let place = Place::new("ntuples-made-pool");
+    place.pool_with_files();
+    place.ok(&["cont", "create", "p", "d"]);
+    make_all(&place, &["p", "c"], &["p", "d"]);
+    let checked = place.json(&["check", "p"]);
+    assert!(
+        checked["targets"].as_array().unwrap().iter().all(|target| target["closed"] == true),
+        "{checked}"
+    );
+}
+
+#[test]
+fn ntuples_are_made_of_others_behind_a_daemon() {
+    let place = Place::new("ntuples-made-served");
+    place.pool_with_files();
+    place.ok(&["cont", "create", "p", "d"]);
+    let daemon = Daemon::start(&place, &[]);
+    let pool = format!("unix:{}/p", place.path("dolmen.sock").display());
+    make_all(&place, &[&pool, "c"], &["p", "d"]);
+    assert!(daemon.end().success());
+}
+
+#[test]
+fn ntuples_are_made_of_others_in_a_bucket() {
+    let mut place = Place::new("ntuples-made-bucket");
+    let weed = weed::weed();
+    place.set("AWS_ENDPOINT_URL", &weed.endpoint());
+    place.set("AWS_ACCESS_KEY_ID", weed::OWNER.0);
+    place.set("AWS_SECRET_ACCESS_KEY", weed::OWNER.1);
+    let bucket = format!("s3://{}", weed::BUCKET);
+    make_all(&place, &[&bucket, "one"], &[&bucket, "other"]);
+    let [one, missing] = ["one", "missing"].map(|prefix| format!("{bucket}/{prefix}"));
+    let listed = place.json(&["ntuple", "list", &one]);
+    assert_eq!(listed, place.json(&["ntuple", "list", &bucket, "one"]));
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+    let part = place.json(&["ntuple", "show", &one, "part"]);
+    assert_eq!(part, place.json(&["ntuple", "show", &bucket, "one", "part"]));
+    place.ok(&["ntuple", "tag", &one, "part", "kept"]);
+    place.ok(&["ntuple", "copy", &one, "part", &missing, "--name", "again", "--tag", "kept"]);
+    assert_eq!(place.json(&["ntuple", "head", &missing, "again"])["entries"].as_array().unwrap().len(), 10);
+    let file = format!("{bucket}/files/some.root");
+    place.ok(&["ntuple", "skim", &one, "events", "--filter", "number < 10", "--to", &file]);
+    assert_eq!(place.json(&["ntuple", "show", &file])["entries"], 10);
+    assert!(
+        place
+            .fails(3, &["ntuple", "list", &format!("{bucket}/nowhere")])
+            .contains("neither a file of ROOT nor")
+    );
+    let nobucket = place.fails(3, &["ntuple", "list", "s3://nobucket", "p"]);
+    assert!(
+        nobucket.contains("cannot list ntuples of s3://nobucket/p: ") && !nobucket.contains('<'),
+        "{nobucket}"
+    );
+    assert!(place.fails(3, &["ntuple", "show", &one]).contains(&format!("{one} NTUPLE")));
+}
+
+/// A file with a tree of two branches that are read, and one that is not.
+fn make_tree_file(path: &std::path::Path) {
+    let numbers = |times: u32| (0..100).map(|at| Big::of(|big| big.u32(at * times))).collect();
+    let branches = [
+        branch("number", vec![leaf("TLeafI", "i")], numbers(1)),
+        branch("other.", vec![leaf("TLeafI", "i")], numbers(3)),
+        branch("unknown", vec![leaf("TLeafQ", "q")], vec![vec![0]; 100]),
+    ];
+    let how = How { compression: Compression::None, entries_of_a_basket: 30, is_last_embedded: false };
+    fs::write(path, tree_made::file(&branches, &[], how)).unwrap();
+}
+
+#[test]
+fn a_tree_is_listed_read_imported_and_appended() {
+    let place = Place::new("ntuples-trees");
+    place.pool_with_files();
+    make_tree_file(&place.path("t.root"));
+    let listed = place.json(&["ntuple", "list", "t.root"]);
+    let name = listed[0]["name"].as_str().unwrap();
+    let tree =
+        json!([{ "name": name, "kind": "tree", "entries": 100, "branches": 3, "branches_not_read": 1 }]);
+    assert_eq!(listed, tree);
+    let shown = place.json(&["ntuple", "show", "t.root", name]);
+    assert!(shown["branches"][2]["not_read"].as_str().unwrap().contains("unknown"), "{shown}");
+    assert!(place.ok(&["ntuple", "show", "t.root"]).contains("100 entries, 3 branches"));
+    let rows = place.ok(&["ntuple", "read", "t.root", name]);
+    assert_eq!(rows.lines().count(), 100);
+    assert_eq!(rows.lines().nth(5), Some("{\"number\":5,\"other.\":15}"));
+    assert_eq!(
+        place.ok(&["ntuple", "read", "t.root", "--filter", "number = 7", "-f", "other."]),
+        "{\"other.\":21}\n"
+    );
+
+    let import = ["ntuple", "import", "p", "c", "t.root", "--name", "mine"];
+    let refused = place.fails(10, &import);
+    assert!(
+        refused.contains("\"unknown\"") && refused.contains("--leave-out leaves such branches out"),
+        "{refused}"
+    );
+    let made = place.json(&[&import[..], &["--leave-out", "--tree", name]].concat());
+    assert_eq!(made["entries"], 100);
+    assert!(made["left_out"][0].as_str().unwrap().contains("unknown"), "{made}");
+    let other = ["ntuple", "import", "p", "c", "t.root", "--name", "other", "-f", "other."];
+    assert_eq!(place.json(&other)["left_out"], json!([]));
+    assert_eq!(place.ok(&["ntuple", "head", "p", "c", "other", "-n", "2"]), "{\"other\":0}\n{\"other\":3}\n");
+    place.ok(&["ntuple", "append", "p", "c", "mine", "t.root"]);
+    let twice = rows.replace("other.", "other").repeat(2);
+    assert_eq!(place.ok(&["ntuple", "read", "p", "c", "mine"]), twice);
+    place.ok(&["ntuple", "add-column", "p", "c", "other", "--from", "t.root", "-f", "number"]);
+    assert_eq!(place.ok(&["ntuple", "head", "p", "c", "other", "-n", "1"]), "{\"other\":0,\"number\":0}\n");
+
+    let exported = place.fails(3, &["ntuple", "export", "t.root", "--to", "out.root"]);
+    assert!(exported.contains("it has no ntuple, but trees"), "{exported}");
+    let skimmed = place.fails(2, &["ntuple", "skim", "t.root", name, "--to", "out.root"]);
+    assert!(skimmed.contains("is a tree, and no ntuple; import it"), "{skimmed}");
+    assert!(!place.path("out.root").exists());
+    make_file(&place.path("in.root"));
+    let whole = place.fails(2, &["ntuple", "import", "p", "c", "in.root", "-f", "number"]);
+    assert!(whole.contains("`dolmen ntuple skim` makes one of some fields"), "{whole}");
+}
