@@ -139,6 +139,12 @@ pub(crate) fn untrue(why: &'static str) -> Said {
     Said::Generic { store: "S3", source: Box::new(Untrue(why)) }
 }
 
+/// An answer that is none of success, in the words of the library.
+pub(crate) fn failed_status(status: u16, body: &str) -> Said {
+    let source = format!("Server {NON_SUCCESS}{status}: {body}").into();
+    Said::Generic { store: "S3", source }
+}
+
 /// What a request failed with.
 pub(crate) fn failed(doing: &'static str, key: &str, said: Said) -> BucketError {
     BucketError { failure: failure(&said), doing, key: key.into(), source: Box::new(said) }
@@ -183,6 +189,11 @@ pub(crate) fn is_absent(said: &Said) -> bool {
     answer(said).is_some_and(|(status, body)| status == 404 && body.contains(NO_KEY))
 }
 
+/// Whether what was written in parts was ended, or completed.
+pub(crate) fn is_no_upload(said: &Said) -> bool {
+    answer(said).is_some_and(|(status, body)| status == 404 && body.contains("<Code>NoSuchUpload</Code>"))
+}
+
 /// Whether a range begins behind the end of its object.
 pub(crate) fn is_behind_the_end(said: &Said) -> bool {
     answer(said).is_some_and(|(status, _)| status == 416)
@@ -194,6 +205,9 @@ pub(crate) fn is_refused(said: &Said) -> bool {
     let is_of_store = || answer(said).is_none_or(|(status, body)| status != 404 || body.contains(NO_KEY));
     matches!(said, Said::AlreadyExists { .. } | Said::Precondition { .. }) && is_of_store()
 }
+
+/// What the library says before the status of an answer.
+const NON_SUCCESS: &str = "returned non-2xx status code: ";
 
 /// The word for a bucket that is not there.
 const NO_BUCKET: &str = "<Code>NoSuchBucket</Code>";
@@ -224,14 +238,13 @@ fn failure(said: &Said) -> Failure {
 
 /// Status and body of an answer that is none of success. The library has no other way to tell them than in words.
 fn answer(said: &Said) -> Option<(u16, String)> {
-    const BEFORE: &str = "returned non-2xx status code: ";
     causes(said).find_map(|cause| {
         // In what is told of those above it there may be keys.
         if cause.source().is_some() {
             return None;
         }
         let words = cause.to_string();
-        let (_, behind) = words.split_once(BEFORE)?;
+        let (_, behind) = words.split_once(NON_SUCCESS)?;
         let (status, body) = behind.split_at_checked(3)?;
         Some((status.parse().ok()?, body.to_owned()))
     })

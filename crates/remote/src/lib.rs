@@ -24,6 +24,7 @@ mod options;
 mod remote;
 mod runtime;
 mod upload;
+mod uploads;
 
 pub use address::address;
 pub use error::{Error, Result, Wrong};

@@ -12,7 +12,7 @@ use object_store::client::{HttpError, HttpResponse, HttpResponseBody};
 use std::sync::Arc;
 
 /// Bytes of a page at most: it has a thousand keys of a KiB, of which each byte may be written with six.
-const PAGE_BYTES_MAX: usize = 64 << 20;
+pub(crate) const PAGE_BYTES_MAX: usize = 64 << 20;
 
 /// Keys of a list at most.
 const KEYS_MAX: u64 = 100_000_000;
@@ -72,7 +72,7 @@ fn numbers_for_keys(bytes: &[u8]) -> Result<(String, Vec<String>), &'static str>
 }
 
 /// What a text of XML stands for.
-fn unescaped(text: &str) -> Option<String> {
+pub(crate) fn unescaped(text: &str) -> Option<String> {
     let mut parts = text.split('&');
     let mut whole = parts.next()?.to_owned();
     for part in parts {

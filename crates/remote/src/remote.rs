@@ -4,19 +4,24 @@ use crate::address::Address;
 use crate::answer;
 use crate::connect::{Client, Connector};
 use crate::error::{
-    Error, Forked, NoTag, Result, failed, failed_in, is_absent, is_behind_the_end, is_refused, untrue,
+    Error, Forked, NoTag, Result, failed, failed_in, is_absent, is_behind_the_end, is_no_upload, is_refused,
+    untrue,
 };
 use crate::list::{self, Keys, Listing};
 use crate::options::{Options, Settings, Signed};
 use crate::runtime::runtime;
 use crate::upload;
+use crate::uploads::{self, Raw};
 use core::fmt;
 use core::time::Duration;
 use dolmen_env::{ForkMark, object_variable};
-use dolmen_rntuple::bucket::{Bucket, BucketError, BucketResult, Failure, Got, Object, Put, Read, Tag};
+use dolmen_rntuple::bucket::{
+    Bucket, BucketError, BucketResult, Failure, Got, Object, Put, Read, Tag, Upload,
+};
 use futures_util::{StreamExt, stream};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{
     BackoffConfig, Error as Said, GetOptions, GetRange, ObjectStore, PutMode, PutPayload, Result as Answer,
@@ -44,6 +49,7 @@ pub struct Remote {
     /// None while it is dropped.
     store: Option<AmazonS3>,
     client: Arc<Client>,
+    raw: Raw,
     mark: ForkMark,
     runtime: &'static Runtime,
     requests_max: usize,
@@ -64,6 +70,12 @@ impl Remote {
         let settings = Settings::of(options, object_variable)?;
         let start = |source| Error::Start { source };
         let client = Client::new(&settings, options)?;
+        let raw = Raw {
+            url: url(&address.bucket, &settings),
+            region: settings.region.clone(),
+            is_signed: settings.signed != Signed::No,
+            connector: Connector(Arc::clone(&client)),
+        };
         let mut builder = AmazonS3Builder::new()
             // One by one: the library ends the process where an endpoint says of several that it has deleted another.
             .with_config(AmazonS3ConfigKey::DisableBulkDelete, "true")
@@ -97,6 +109,7 @@ impl Remote {
             address,
             store: Some(builder.build().map_err(|error| start(Box::new(error)))?),
             client,
+            raw,
             mark: ForkMark::new().map_err(|error| start(Box::new(error)))?,
             runtime: runtime()?,
             requests_max,
@@ -202,9 +215,49 @@ impl Remote {
     }
 }
 
+/// Where a bucket is.
+fn url(bucket: &str, settings: &Settings) -> String {
+    let endpoint = match &settings.endpoint {
+        Some(endpoint) => endpoint.trim_end_matches('/').to_owned(),
+        None => format!("https://s3.{}.amazonaws.com", settings.region),
+    };
+    let (scheme, host) = endpoint.split_once("://").expect("it was looked at");
+    if settings.is_virtual_host {
+        format!("{scheme}://{bucket}.{host}/")
+    } else {
+        format!("{scheme}://{host}/{bucket}")
+    }
+}
+
 impl Bucket for Remote {
     fn address(&self) -> &str {
         &self.written
+    }
+
+    fn uploads(&self, prefix: &str) -> BucketResult<Vec<Upload>> {
+        let store = self.store("list", prefix)?;
+        let above = self.address.key("").len();
+        let found = self.runtime.block_on(async {
+            let _permit = self.permit().await;
+            uploads::list(&self.raw, store, &self.address.key(prefix)).await
+        });
+        let found = found.map_err(|said| self.failed("list", prefix, said))?.into_iter();
+        let below = found.map(|upload| Upload { key: upload.key[above..].to_owned(), ..upload });
+        // What this client could not ask for is none of its objects.
+        Ok(below.filter(|upload| self.path("list", &upload.key).is_ok()).collect())
+    }
+
+    fn abandon(&self, upload: &Upload) -> BucketResult<()> {
+        let (store, path) = (self.store("delete", &upload.key)?, self.path("delete", &upload.key)?);
+        let done = self.runtime.block_on(async {
+            let _permit = self.permit().await;
+            store.abort_multipart(&path, &upload.id.to_string()).await
+        });
+        match done {
+            // Somebody else has ended or completed it.
+            Err(said) if is_no_upload(&said) => Ok(()),
+            done => done.map_err(|said| self.failed("delete", &upload.key, said)),
+        }
     }
 
     fn now_ns(&self) -> Option<u64> {

@@ -52,6 +52,17 @@ pub struct Object {
     pub written_ns: u64,
 }
 
+/// An object that is written in parts, and was not completed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Upload {
+    /// The object's key, without the prefix of the bucket.
+    pub key: String,
+    /// What tells it from others of the same key.
+    pub id: Box<str>,
+    /// When it was begun, in nanoseconds since 1970 of the store's clock.
+    pub begun_ns: u64,
+}
+
 /// How a store of this kind fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
@@ -152,6 +163,18 @@ pub trait Bucket: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`BucketError`]: some may be gone.
     fn delete(&self, keys: Vec<String>) -> BucketResult<()>;
+
+    /// All objects whose keys begin with `prefix` that are written in parts and were not completed: their parts take space, and nobody sees them.
+    ///
+    /// # Errors
+    /// [`BucketError`]: not all stores tell, nor everybody who may write.
+    fn uploads(&self, prefix: &str) -> BucketResult<Vec<Upload>>;
+
+    /// Ends one of these, and frees its parts.
+    ///
+    /// # Errors
+    /// [`BucketError`].
+    fn abandon(&self, upload: &Upload) -> BucketResult<()>;
 
     /// The time by the store's own clock, in nanoseconds since 1970, as its answers tell it; none before the first. It is the same for all who
     /// use the store, whatever their own clocks say.

@@ -1,9 +1,10 @@
 //! Files of ROOT in a bucket.
 
 use crate::bucket::pattern;
-use crate::weed::{BUCKET, OWNER, weed};
+use crate::weed::{BUCKET, OWNER, READER, weed};
+use core::mem::ManuallyDrop;
 use dolmen_remote::{Error, Remote, RemoteFile, RemoteOutput};
-use dolmen_rntuple::bucket::{Bucket, Got, Put};
+use dolmen_rntuple::bucket::{Bucket, Failure, Got, Put, Upload};
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::locator::Locator;
@@ -12,6 +13,7 @@ use dolmen_rntuple::rootfile::{FileOptions, FileTime, Output, RootFile, RootWrit
 use dolmen_rntuple::write::{self, Options};
 use dolmen_rntuple::{Array, Entries, Fault, Memory, Ntuple, Source, Values, Want};
 use dolmen_types::IoBuf;
+use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -206,4 +208,32 @@ fn what_is_no_file_of_root_and_what_is_not_there_is_said() {
         let opened = file.into_root();
         assert!(matches!(opened, Err(dolmen_rntuple::Error::Corrupt { .. })), "{opened:?}");
     }
+}
+
+#[test]
+fn what_was_never_completed_is_listed_and_ended() {
+    let remote = Arc::new(weed().open("never completed/a b"));
+    for key in ["c/1", "c/2"] {
+        // As of a process that was killed.
+        let _never_dropped = ManuallyDrop::new(write_to(&remote, key, ENTRIES));
+    }
+    let keys = |found: Vec<Upload>| found.into_iter().map(|upload| upload.key).collect::<BTreeSet<_>>();
+    let of = |keys: &[&str]| keys.iter().map(|&key| key.to_owned()).collect::<BTreeSet<_>>();
+    let uploads = remote.uploads("c/").unwrap();
+    let now_ns = remote.now_ns().unwrap();
+    assert!(uploads.iter().all(|upload| now_ns.abs_diff(upload.begun_ns) < 3_600_000_000_000), "{uploads:?}");
+    assert_eq!(keys(uploads), of(&["c/1", "c/2"]));
+    assert_eq!(keys(remote.uploads("c/2").unwrap()), of(&["c/2"]));
+    assert_eq!(keys(remote.uploads("m/").unwrap()), of(&[]));
+    let above = weed().open("never completed").uploads("").unwrap();
+    assert_eq!(keys(above), of(&["a b/c/1", "a b/c/2"]));
+    let gone = remote.uploads("c/1").unwrap().remove(0);
+    // A part that was on its way may come after the others are gone.
+    while !remote.uploads("c/1").unwrap().is_empty() {
+        remote.abandon(&gone).unwrap();
+    }
+    remote.abandon(&gone).unwrap();
+    assert_eq!(keys(remote.uploads("").unwrap()), of(&["c/2"]));
+    let reader = Remote::open("s3://events/never completed", &weed().options(READER)).unwrap();
+    assert_eq!(reader.abandon(&gone).unwrap_err().failure, Failure::Denied);
 }

@@ -38,6 +38,8 @@ pub struct Collected {
     pub clusters: u64,
     /// Objects of ntuples without a name.
     pub ntuples: u64,
+    /// Objects of an object store that somebody began to write in parts, and never completed; none where the store does not tell.
+    pub uploads: u64,
     /// Ntuples that cannot be read, by their names: what might be theirs is left until they are mended, or destroyed.
     pub damaged: Vec<Unreadable>,
 }
@@ -148,7 +150,7 @@ impl Store {
                 _ => {}
             }
         }
-        self.home().sweep()?;
+        collected.uploads = self.home().sweep(|number| is_of(&roots.writers, number))?;
         damaged.extend(needed.damaged);
         damaged.extend(roots.unknown);
         collected.damaged = damaged.into_iter().map(|(name, why)| Unreadable { name, why }).collect();

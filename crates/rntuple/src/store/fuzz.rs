@@ -1,6 +1,7 @@
 //! A door for whoever feeds bytes to records: they are read in the store alone, so that they are not public.
 
 use super::METADATA_COMPRESSION;
+use super::home::root::{Node, Root};
 use super::record::{Anchor, Config, Entry, Kind, Tag, Writer, read_counts, seal};
 use super::zones;
 use crate::error::Result;
@@ -14,7 +15,7 @@ use crate::format::block;
 pub fn record(bytes: &[u8]) {
     let Some((&kind, contents)) = bytes.split_first() else { return };
     let plain = |kind| seal(kind, |builder| builder.put(contents));
-    match kind % 7 {
+    match kind % 9 {
         0 => same(contents, &plain(Kind::Entry), Entry::read, Entry::write),
         1 => same(contents, &plain(Kind::Config), Config::read, Config::write),
         2 => same(contents, &plain(Kind::Anchor), Anchor::read, Anchor::write),
@@ -28,10 +29,28 @@ pub fn record(bytes: &[u8]) {
                 }
             }
         }
-        _ => {
+        6 => {
             let write = |known: &Vec<zones::Known>| zones::write(known).expect("there is memory");
             same(contents, &plain(Kind::Zones), zones::read, write);
             same(contents, &packed(Kind::Zones, contents), zones::read, write);
+        }
+        7 => {
+            let write = |root: &Root| {
+                let next = root.next(1);
+                assert!(next.recent.ends_with(&[1]) && next.count == root.count + 1);
+                root.write().expect("there is memory")
+            };
+            same(contents, &plain(Kind::Root), Root::read, write);
+            same(contents, &packed(Kind::Root, contents), Root::read, write);
+        }
+        _ => {
+            let write = |node: &Node| {
+                let akeys = node.dkeys().iter().map(|dkey| node.akeys(dkey).len()).sum::<usize>();
+                assert_eq!(akeys, node.slots.len(), "each record has one dkey and one akey");
+                node.write().expect("there is memory")
+            };
+            same(contents, &plain(Kind::Node), Node::read, write);
+            same(contents, &packed(Kind::Node, contents), Node::read, write);
         }
     }
 }

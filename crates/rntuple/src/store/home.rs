@@ -7,7 +7,7 @@
 //! [`settle`](Home::settle) survives whatever a later change survives.
 
 pub(super) mod bucket;
-mod root;
+pub(super) mod root;
 mod tx;
 
 use super::place::{self, Named, Records};
@@ -357,11 +357,15 @@ impl Home {
         }
     }
 
-    /// Frees what transactions have left that nothing refers to.
-    pub(super) fn sweep(&self) -> Result<()> {
+    /// Frees what transactions have left that nothing refers to, and objects that were not completed but by who holds their clusters; how many of
+    /// these there were.
+    pub(super) fn sweep(&self, is_held: impl Fn(u64) -> bool) -> Result<u64> {
         match self {
-            Self::Container(_) => Ok(()),
-            Self::Bucket(home) => home.sweep(),
+            Self::Container(_) => Ok(0),
+            Self::Bucket(home) => {
+                home.sweep()?;
+                home.end_uploads(is_held)
+            }
         }
     }
 

@@ -4,7 +4,9 @@ use crate::store_append::{cluster, two_columns};
 use crate::store_world::{Faults, Kind, LEASE_NS, TICK_NS, World, all_ints, header};
 use core::time::Duration;
 use dolmen_env::{Clock, SimClock};
-use dolmen_rntuple::bucket::{Bucket, BucketError, BucketResult, Failure, Got, Object, Put, Read, Tag};
+use dolmen_rntuple::bucket::{
+    Bucket, BucketError, BucketResult, Failure, Got, Object, Put, Read, Tag, Upload,
+};
 use dolmen_rntuple::format::locator::Locator;
 use dolmen_rntuple::format::schema::ColumnKind;
 use dolmen_rntuple::store::{Compare, Condition, CreateOptions, Damage, Number, When};
@@ -52,6 +54,8 @@ pub(crate) struct SimBucket {
     pub(crate) slow_ns: AtomicU64,
     /// Guards what others do each time before the root is replaced; not held while it is done.
     pub(crate) rival: Mutex<Option<Rival>>,
+    /// Guards what was not completed; none if that is not told.
+    pub(crate) uploads: Mutex<Option<Vec<Upload>>>,
     /// Guards how long was waited.
     pub(crate) pauses: Mutex<Vec<Duration>>,
     /// Guards keys and bytes of objects with records, but for those of the rival.
@@ -73,6 +77,7 @@ impl SimBucket {
             slow_ns: AtomicU64::new(0),
             rival: Mutex::default(),
             pauses: Mutex::default(),
+            uploads: Mutex::new(Some(Vec::new())),
             records: Mutex::default(),
             objects: Mutex::default(),
         }
@@ -213,6 +218,19 @@ impl Bucket for SimBucket {
         for key in keys {
             self.change("delete", |objects| objects.remove(&key))?;
         }
+        Ok(())
+    }
+
+    fn uploads(&self, prefix: &str) -> BucketResult<Vec<Upload>> {
+        self.look("list")?;
+        let uploads = self.uploads.lock().unwrap();
+        let uploads = uploads.as_ref().ok_or_else(|| failed("list"))?;
+        Ok(uploads.iter().filter(|upload| upload.key.starts_with(prefix)).cloned().collect())
+    }
+
+    fn abandon(&self, upload: &Upload) -> BucketResult<()> {
+        self.change("delete", |_| ())?;
+        self.uploads.lock().unwrap().as_mut().unwrap().retain(|other| other != upload);
         Ok(())
     }
 
@@ -725,4 +743,38 @@ fn who_writes_for_longer_than_it_is_left_is_told_so_and_leaves_nothing() {
     assert_eq!(keys(&world, "m/"), before);
     world.bucket().slow_ns.store(LEASE_NS / 2, Ordering::Relaxed);
     stored.tag("one", When::Now, false).unwrap();
+}
+
+#[test]
+fn what_was_never_completed_is_ended_but_what_somebody_may_be_writing_still_and_what_others_have() {
+    let world = World::of(Kind::Bucket);
+    let stored = two_columns(&world);
+    let mut appender = stored.append().unwrap();
+    appender.push(&cluster(&stored, 0)).unwrap();
+    // The second number that was drawn: the first is that of the ntuple.
+    let writers: Vec<u64> = vec![66, 129];
+    let upload = |key: String, begun_ns| Upload { key, id: "1".into(), begun_ns };
+    let now_ns = world.clock.now_ns();
+    let mut uploads = vec![
+        upload("m/00000000000000000000000000000001".into(), now_ns),
+        upload("c/0000000000000002/00000000".into(), now_ns),
+        upload("c/0000000000000002/00000001".into(), now_ns + LEASE_NS),
+        upload("c/0000000000000002/foreign".into(), now_ns),
+        upload("m/root".into(), now_ns),
+        upload("other".into(), now_ns),
+    ];
+    for writer in writers {
+        uploads.push(upload(format!("c/{writer:016x}/00000000"), now_ns));
+    }
+    *world.bucket().uploads.lock().unwrap() = Some(uploads.clone());
+    world.clock.advance(LEASE_NS - 1);
+    assert_eq!(world.another().collect().unwrap().uploads, 0, "they may be under way");
+    appender.push(&cluster(&stored, 5)).unwrap();
+    world.clock.advance(2);
+    assert_eq!(world.another().collect().unwrap().uploads, 2);
+    assert_eq!(world.bucket().uploads.lock().unwrap().as_ref().unwrap()[..], uploads[2..]);
+    appender.commit().unwrap();
+    assert_eq!(world.another().collect().unwrap().uploads, 2, "nobody writes them any more");
+    *world.bucket().uploads.lock().unwrap() = None;
+    assert_eq!(world.another().collect().unwrap().uploads, 0, "it is not told");
 }

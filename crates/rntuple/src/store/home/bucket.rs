@@ -414,6 +414,27 @@ impl BucketHome {
         if gone.is_empty() { Ok(()) } else { Ok(self.bucket.delete(gone)?) }
     }
 
+    /// Ends what was begun to be written in parts for longer than a lease, and by nobody who is there; how many these were.
+    pub(super) fn end_uploads(&self, is_held: impl Fn(u64) -> bool) -> Result<u64> {
+        let now_ns = self.now_ns()?;
+        let mut count = 0;
+        for prefix in [RECORDS, CLUSTERS] {
+            // Ignored: not all stores tell, nor everybody who may write and delete; a rule of the bucket's owner ends them as well.
+            let Ok(uploads) = self.bucket.uploads(prefix) else { continue };
+            for upload in uploads {
+                let is_ours = match group_of(&upload.key) {
+                    Some((cluster, _)) => !is_held(cluster),
+                    None => records_of(&upload.key).is_some(),
+                };
+                if is_ours && upload.begun_ns.saturating_add(self.lease_ns) < now_ns {
+                    self.bucket.abandon(&upload)?;
+                    count += 1;
+                }
+            }
+        }
+        Ok(count)
+    }
+
     /// Writes a group anew with some bytes changed, since objects of buckets are replaced as a whole; not, if bytes would be left between these
     /// that nobody knows, which would be read as zeros.
     pub(super) fn mend(&self, (object, group): (u64, u32), parts: &[(u64, &[u8])]) -> Result<bool> {

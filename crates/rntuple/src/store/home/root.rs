@@ -33,7 +33,7 @@ const THERE: u16 = 1;
 
 /// Bytes of an object with records, which a transaction wrote.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Part {
+pub(in crate::store) struct Part {
     /// The number that the transaction drew at random.
     pub(super) object: u128,
     /// Where in it.
@@ -62,13 +62,13 @@ impl Part {
 
 /// A state of all records.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Root {
+pub(in crate::store) struct Root {
     /// What tells the store from others: the number of its first transaction; 0 before that.
-    pub(super) identity: u128,
+    pub(in crate::store) identity: u128,
     /// How many transactions there were.
-    pub(super) count: u64,
+    pub(in crate::store) count: u64,
     /// The last ones, the very last behind the others.
-    pub(super) recent: Vec<u128>,
+    pub(in crate::store) recent: Vec<u128>,
     /// The number that is drawn next, but for those that are reserved.
     pub(super) next_number: u64,
     /// Where the nodes are of the objects with records.
@@ -76,7 +76,7 @@ pub(super) struct Root {
 }
 
 impl Root {
-    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+    pub(in crate::store) fn read(bytes: &[u8]) -> Result<Self> {
         let contents = open_packed(Kind::Root, Structure::Record, bytes)?;
         let mut cursor = Cursor::new(Structure::Record, &contents);
         let identity = u128::from_le_bytes(cursor.array()?);
@@ -106,7 +106,7 @@ impl Root {
     }
 
     /// The one that a transaction makes of it, but for what that changes.
-    pub(super) fn next(&self, number: u128) -> Self {
+    pub(in crate::store) fn next(&self, number: u128) -> Self {
         let mut next = self.clone();
         if next.count == 0 {
             next.identity = number;
@@ -119,7 +119,7 @@ impl Root {
         next
     }
 
-    pub(super) fn write(&self) -> Result<Vec<u8>> {
+    pub(in crate::store) fn write(&self) -> Result<Vec<u8>> {
         let mut builder = Builder::default();
         builder.put(&self.identity.to_le_bytes());
         builder.u64(self.count);
@@ -137,7 +137,7 @@ impl Root {
 
 /// Where a record is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Slot {
+pub(in crate::store) enum Slot {
     /// Here.
     Here(Vec<u8>),
     /// In an object with records.
@@ -145,16 +145,16 @@ pub(super) enum Slot {
 }
 
 /// The dkey and the akey of a record.
-pub(super) type RecordKey = (Vec<u8>, Vec<u8>);
+pub(in crate::store) type RecordKey = (Vec<u8>, Vec<u8>);
 
 /// The records of an object.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Node {
-    pub(super) slots: BTreeMap<RecordKey, Slot>,
+pub(in crate::store) struct Node {
+    pub(in crate::store) slots: BTreeMap<RecordKey, Slot>,
 }
 
 impl Node {
-    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+    pub(in crate::store) fn read(bytes: &[u8]) -> Result<Self> {
         let contents = open_packed(Kind::Node, Structure::Record, bytes)?;
         let mut cursor = Cursor::new(Structure::Record, &contents);
         let count = cursor.u32()? as usize;
@@ -178,7 +178,7 @@ impl Node {
         Ok(Self { slots })
     }
 
-    pub(super) fn write(&self) -> Result<Vec<u8>> {
+    pub(in crate::store) fn write(&self) -> Result<Vec<u8>> {
         let mut builder = Builder::default();
         builder.u32(u32::try_from(self.slots.len()).expect("there are fewer records"));
         for ((dkey, akey), slot) in &self.slots {
@@ -199,14 +199,14 @@ impl Node {
     }
 
     /// All dkeys with records.
-    pub(super) fn dkeys(&self) -> Vec<Vec<u8>> {
+    pub(in crate::store) fn dkeys(&self) -> Vec<Vec<u8>> {
         let mut dkeys: Vec<_> = self.slots.keys().map(|(dkey, _)| dkey.clone()).collect();
         dkeys.dedup();
         dkeys
     }
 
     /// All akeys with records of a dkey.
-    pub(super) fn akeys(&self, dkey: &[u8]) -> Vec<Vec<u8>> {
+    pub(in crate::store) fn akeys(&self, dkey: &[u8]) -> Vec<Vec<u8>> {
         let of_dkey =
             self.slots.range((dkey.to_vec(), Vec::new())..).take_while(|((other, _), _)| other == dkey);
         of_dkey.map(|((_, akey), _)| akey.clone()).collect()
