@@ -9,6 +9,7 @@ use crate::array::Array;
 use crate::error::{Error, Result};
 use crate::format::schema::Schema;
 use crate::ntuple::{Cluster, Entries, Ntuple};
+use crate::sealed::SealedColumn;
 use crate::source::Source;
 use crate::write::{self, Options};
 use dolmen_client::ObjectClass;
@@ -33,7 +34,7 @@ impl Stored {
     ///
     /// # Errors
     /// [`Error::Changed`] if others have reshaped the same clusters meanwhile; [`Error::NoFit`] and [`Error::Unsupported`] of a field whose
-    /// arrays cannot be written, or a column that was added within a cluster; those of reading, and of [`Appender`](super::Appender).
+    /// arrays cannot be written; those of reading, and of [`Appender`](super::Appender).
     pub fn reshape(&self, first: u64, bytes_max: u64, options: &Options) -> Result<Option<Reshaped>> {
         let ntuple = self.open(When::Now)?;
         let schema = &ntuple.header().schema;
@@ -50,7 +51,6 @@ impl Stored {
         let entries =
             Entries { first: begin.pages.first_entry, end: last.pages.first_entry + last.pages.entry_count };
         let arrays = Arrays::of(&ntuple, entries)?;
-        check_late(schema, some)?;
         let were: Vec<Was> = some.iter().map(|cluster| what_is(cluster.pages, cluster.list)).collect();
         let current = self.current(At::Latest)?;
         let mut base = Base::load(&self.source(&current), current)?;
@@ -59,8 +59,8 @@ impl Stored {
         let class = ObjectClass(base.anchor.class);
         let mut placed = Vec::new();
         for range in write::cut(&fields, options)? {
-            let mut cluster = write::seal(schema, &fields, range, options)?;
-            drop_late(schema, some, &mut cluster.columns);
+            let mut cluster = write::seal_behind(schema, &fields, range, entries.first, options)?;
+            leave_out_late(schema, &mut cluster.columns);
             let sealed = (cluster.entry_count, &cluster.columns[..]);
             placed.push(writing.put(class, schema, 0, sealed)?);
         }
@@ -113,41 +113,9 @@ fn whole_bytes(schema: &Schema, cluster: &Cluster<'_>) -> u64 {
     cluster.pages.columns.iter().enumerate().map(of_column).fold(0, u64::saturating_add)
 }
 
-/// Whether a column that was added later has pages in some of the clusters.
-fn is_late(schema: &Schema, clusters: &[Cluster<'_>], number: usize) -> Option<bool> {
-    if !is_deferred(schema, number) {
-        return None;
-    }
-    let has_some = |cluster: &Cluster<'_>| {
-        cluster.pages.columns.get(number).is_some_and(|column| !column.pages.is_empty())
-    };
-    Some(clusters.iter().any(has_some))
-}
-
-/// A column that begins within the clusters has fewer elements than they have entries, which nothing written anew would have.
-fn check_late(schema: &Schema, clusters: &[Cluster<'_>]) -> Result<()> {
-    let begins = (0..schema.columns.len()).find(|&number| {
-        let first = schema.columns[number].first_element.unsigned_abs();
-        let is_first = |cluster: &Cluster<'_>| {
-            cluster.pages.columns.get(number).is_some_and(|column| column.first_element == Some(first))
-        };
-        is_late(schema, clusters, number) == Some(true) && clusters.iter().any(is_first)
-    });
-    let column = begins.map(|number| schema.columns[number]);
-    column.map_or(Ok(()), |column| {
-        Err(crate::ntuple::unknown(column.field, crate::error::Feature::Column(column.kind.number())))
-    })
-}
-
-/// Leaves columns out that had no pages in the clusters, since they were added later.
-fn drop_late(
-    schema: &Schema,
-    clusters: &[Cluster<'_>],
-    columns: &mut [Option<crate::sealed::SealedColumn<'_>>],
-) {
+/// Leaves columns out that have no pages in the cluster since they, or what they are in, were added later.
+fn leave_out_late(schema: &Schema, columns: &mut [Option<SealedColumn<'_>>]) {
     for (number, column) in columns.iter_mut().enumerate() {
-        if is_late(schema, clusters, number) == Some(false) {
-            *column = None;
-        }
+        column.take_if(|column| column.pages.is_empty() && is_deferred(schema, number));
     }
 }

@@ -16,6 +16,7 @@ pub use schema::{number, schema};
 
 use crate::error::{Error, Fit, Result};
 use crate::format::block::Compression;
+use crate::format::column::InMemory;
 use crate::format::schema::Schema;
 use crate::sealed::SealedCluster;
 use core::ops::Range;
@@ -103,7 +104,43 @@ pub fn seal<'a, F: Into<Given<'a>> + Copy>(
     entries: Range<u64>,
     options: &Options,
 ) -> Result<SealedCluster<'a>> {
-    let columns = shredded(schema, fields, entries.clone())?;
+    sealed(schema, shredded(schema, fields, entries.clone())?, entries, options)
+}
+
+/// As [`seal`], of arrays that begin with the entry `first` of the ntuple: of columns that were added later only what they have is written, and not
+/// the zeros that their entries before are read as.
+pub(crate) fn seal_behind<'a, F: Into<Given<'a>> + Copy>(
+    schema: &Schema,
+    fields: &[(&str, F)],
+    entries: Range<u64>,
+    first: u64,
+    options: &Options,
+) -> Result<SealedCluster<'a>> {
+    let mut columns = shredded(schema, fields, entries.clone())?;
+    let (begin, count) = (first + entries.start, entries.end - entries.start);
+    for (column, elements) in schema.columns.iter().zip(&mut columns) {
+        let Some(elements) = elements.as_mut().filter(|_| column.first_element != 0) else { continue };
+        let width = column.kind.in_memory().map_or(1, InMemory::bytes);
+        // What is added later has as many elements of each entry.
+        let of_entry = (elements.len() / width) as u64 / count.max(1);
+        let before = column.first_element.unsigned_abs().saturating_sub(begin.saturating_mul(of_entry));
+        let late = usize::try_from(before).map_or(elements.len(), |before| before.saturating_mul(width));
+        let late = late.min(elements.len());
+        match elements {
+            Cow::Borrowed(all) => *all = &all[late..],
+            Cow::Owned(all) => drop(all.drain(..late)),
+        }
+    }
+    sealed(schema, columns, entries, options)
+}
+
+/// Columns into a cluster.
+fn sealed<'a>(
+    schema: &Schema,
+    columns: shred::Columns<'a>,
+    entries: Range<u64>,
+    options: &Options,
+) -> Result<SealedCluster<'a>> {
     let (mut room, mut scratch) = (Room::default(), Vec::new());
     let mut put = Put::Own(&mut room);
     let mut sealed = Vec::with_capacity(columns.len());

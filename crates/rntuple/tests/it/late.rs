@@ -78,6 +78,38 @@ fn all(ntuple: &Ntuple<Memory>, name: &str, first: u64, end: u64) -> Array {
     ntuple.read(&[field], Entries { first, end }).unwrap().remove(0)
 }
 
+/// An ntuple of eight entries in two clusters, to which a number and a list of numbers were added before an entry.
+pub(crate) fn added_before(entry: i32) -> Ntuple<Memory> {
+    let mut schema = Schema::default();
+    let fields = [
+        ("old", Role::Plain, 0),
+        ("new", Role::Plain, 1),
+        ("lists", Role::Collection, 2),
+        ("_0", Role::Plain, 2),
+    ];
+    for (number, (name, role, parent)) in (0_u32..).zip(fields) {
+        schema.fields.push(Field { parent, ..field(number, role, name) });
+        let kind = if role == Role::Plain { ColumnKind::Int32 } else { ColumnKind::Index64 };
+        schema.columns.push(column(kind, number));
+    }
+    schema.columns[1].first_element = entry.into();
+    schema.columns[2].first_element = entry.into();
+    let at = |entry: i32| u64::try_from(entry).unwrap();
+    let cluster = |first: i32| -> Vec<Elements> {
+        let begin = first.max(entry);
+        let mut columns = vec![Some((at(first), ints(first..first + 4)))];
+        if begin < first + 4 {
+            let ends = (1..=i64::from(first + 4 - begin)).flat_map(i64::to_le_bytes).collect();
+            columns.push(Some((at(begin), ints(begin + 100..first + 104))));
+            columns.push(Some((at(begin), ends)));
+            columns.push(Some((at(begin - entry), ints(begin + 200..first + 204))));
+        }
+        columns
+    };
+    let known = Known { fields: 1, columns: 1, ..Known::default() };
+    ntuple(schema, known, [&cluster(0), &cluster(4)])
+}
+
 #[test]
 fn entries_before_a_column_was_added_are_zero_also_in_memory_that_was_used_before() {
     let mut schema = Schema::default();

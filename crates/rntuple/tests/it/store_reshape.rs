@@ -1,5 +1,6 @@
 //! The same entries in other clusters and pages, and the same pages in another ntuple.
 
+use crate::late::added_before;
 use crate::made::{How, Type, file};
 use crate::read::{hows, numbers, types, values_of};
 use crate::store_append::{cluster, two_columns};
@@ -63,6 +64,39 @@ proptest! {
         prop_assert_eq!(&stored.open(When::Now).unwrap().read(&[0], all).unwrap(), &wanted);
         world.store().destroy("events").unwrap();
         prop_assert_eq!(world.object_count(), 0);
+    }
+}
+
+#[test]
+fn columns_that_begin_later_begin_there_in_whatever_clusters() {
+    for entry in 1..8 {
+        let ntuple = added_before(entry);
+        let all = Entries { first: 0, end: 8 };
+        let fields: Vec<_> = ntuple.top_fields().collect();
+        let wanted = ntuple.read(&fields, all).unwrap();
+        for (bytes_max, cluster_bytes) in
+            [(u64::MAX, 1000), (u64::MAX, 60), (u64::MAX, 1), (1, 1000), (1, 40)]
+        {
+            let world = World::any();
+            world.store().import("events", &ntuple, &CreateOptions::default()).unwrap();
+            let stored = world.store().ntuple("events").unwrap();
+            let before = stored.open(When::Now).unwrap().all_clusters().unwrap().len();
+            reshape_all(&stored, bytes_max, &options(8, cluster_bytes));
+            let after = stored.open(When::Now).unwrap();
+            assert_eq!(after.read(&fields, all).unwrap(), wanted, "{entry} {cluster_bytes}");
+            let clusters = after.all_clusters().unwrap();
+            assert_ne!((clusters.len(), cluster_bytes), (before, 60));
+            let first = |number: usize| {
+                let columns = clusters.iter().filter_map(|cluster| {
+                    let column = cluster.pages.columns.get(number)?;
+                    (!column.pages.is_empty()).then_some(column.first_element)
+                });
+                columns.flatten().next()
+            };
+            let begin = Some(u64::try_from(entry).unwrap());
+            assert_eq!([first(0), first(1), first(2), first(3)], [Some(0), begin, begin, Some(0)]);
+            assert!(stored.scrub(When::Now, |_| ()).unwrap().bad.is_empty());
+        }
     }
 }
 
