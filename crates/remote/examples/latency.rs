@@ -1,5 +1,5 @@
-//! What many requests at once are worth where each takes long: `latency s3://BUCKET/PREFIX [MS [COLUMNS [CLUSTERS]]]` stores an ntuple there, and
-//! reads 30 of its columns through a proxy that has each request wait, with all requests at once and with one at a time. The endpoint and keys
+//! What many requests at once are worth where each takes long: `latency s3://BUCKET/PREFIX [MS [COLUMNS [CLUSTERS [ENTRIES [GROUP]]]]]` stores an
+//! ntuple there, in clusters of so many entries and groups of so many bytes (0 for what suits an object store), and reads 30 of its columns through a proxy that has each request wait, with all requests at once and with one at a time. The endpoint and keys
 //! are those of the environment (`AWS_ENDPOINT_URL` of `http`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`).
 
 use dolmen_env::{Clock, RealClock, object_variable, spawn};
@@ -18,12 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-/// Entries of a cluster: a page of 4 KB of each column.
+/// Entries of a cluster: a page of 4 KB of each column, so that it is the requests that take time, and not their bytes on one machine.
 const ENTRIES: usize = 1000;
-
-/// Bytes of a group of columns: of a dozen of them, as a cluster of 128 MiB with 1,500 columns has in groups of 1 MiB. Pages are smaller here,
-/// so that it is the requests that take time, and not their bytes on one machine.
-const GROUP_BYTES: u32 = 48 << 10;
 
 /// Columns that are read.
 const READ: usize = 30;
@@ -34,14 +30,15 @@ static REQUESTS: AtomicU64 = AtomicU64::new(0);
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = std::env::args().collect();
     let [_, address, numbers @ ..] = &arguments[..] else {
-        return Err("usage: latency s3://BUCKET/PREFIX [MS [COLUMNS [CLUSTERS]]]".into());
+        return Err("usage: latency s3://BUCKET/PREFIX [MS [COLUMNS [CLUSTERS [ENTRIES [GROUP]]]]]".into());
     };
     let number =
         |nth: usize, other: usize| numbers.get(nth).map_or(Ok(other), |number| number.parse::<usize>());
     let (wait_ms, columns, clusters) = (number(0, 15)?, number(1, 1500)?, number(2, 50)?);
     let endpoint = object_variable("AWS_ENDPOINT_URL").ok_or("AWS_ENDPOINT_URL is not set")?;
     let server = endpoint.strip_prefix("http://").ok_or("the endpoint is not one of http")?;
-    fill(address, columns, clusters)?;
+    let group_bytes = u32::try_from(number(4, 0)?)?;
+    fill(address, columns, clusters, number(3, ENTRIES)?, (group_bytes > 0).then_some(group_bytes))?;
     let proxy = delay(server.trim_end_matches('/').to_owned(), Duration::from_millis(wait_ms as u64))?;
     let mut took = Vec::new();
     for requests_max in [64, 1] {
@@ -52,14 +49,20 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Stores the ntuple, straight.
-fn fill(address: &str, columns: usize, clusters: usize) -> Result<(), Box<dyn Error>> {
+fn fill(
+    address: &str,
+    columns: usize,
+    clusters: usize,
+    entries: usize,
+    group_bytes: Option<u32>,
+) -> Result<(), Box<dyn Error>> {
     let store =
         Store::in_bucket(Arc::new(Remote::open(address, &Options::default())?), &StoreOptions::default());
     let names: Vec<String> = (0..columns).map(|nth| format!("c{nth}")).collect();
     let arrays: Vec<Array> = (0..columns)
         .map(|nth| {
             Array::Values(Values::I32(
-                (0..ENTRIES).map(|entry| i32::try_from(nth * ENTRIES + entry).unwrap_or(-1)).collect(),
+                (0..entries).map(|entry| i32::try_from(nth * entries + entry).unwrap_or(-1)).collect(),
             ))
         })
         .collect();
@@ -68,10 +71,10 @@ fn fill(address: &str, columns: usize, clusters: usize) -> Result<(), Box<dyn Er
     write::schema(&mut schema, &fields, Compression::None)?;
     let (name, writer) = ("events".into(), "Dolmen".into());
     let header = Header { name, description: "".into(), writer, schema, checksum: 0 };
-    let options = CreateOptions { group_bytes: Some(GROUP_BYTES), ..CreateOptions::default() };
+    let options = CreateOptions { group_bytes, ..CreateOptions::default() };
     let stored = store.create(&header, &options)?;
     let options = write::Options { compression: Compression::None, ..write::Options::default() };
-    let cluster = write::seal(&header.schema, &fields, 0..ENTRIES as u64, &options)?;
+    let cluster = write::seal(&header.schema, &fields, 0..entries as u64, &options)?;
     let mut appender = stored.append()?;
     let clock = RealClock;
     let begin_ns = clock.monotonic_ns();

@@ -9,9 +9,6 @@ use crate::ntuple::{Cluster, Entries, Ntuple};
 use crate::source::Source;
 use std::collections::BTreeSet;
 
-/// Bytes between two pages of a file that are rather read than asked for anew.
-pub const GAP_BYTES: u64 = 32 << 10;
-
 /// Blobs that [`blob_bytes`] chooses among: powers of two.
 const BLOB_BYTES: core::ops::RangeInclusive<u32> = 16..=26;
 
@@ -104,8 +101,8 @@ pub struct Usage {
     pub stored_bytes: u64,
     /// Bytes of all in memory.
     pub memory_bytes: u64,
-    /// Requests, if neighbours are one: of a container one for each column group of a cluster, of a file one for each run of pages with gaps
-    /// of at most [`GAP_BYTES`].
+    /// Requests, if neighbours are one: of a container one for each column group of a cluster, of a bucket and of a file one for each run of pages
+    /// whose gaps are small enough ([`Source::gap_bytes`]).
     pub request_count: u64,
 }
 
@@ -159,7 +156,7 @@ pub fn usage<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entries) ->
                 places.push(page.locator);
             }
         }
-        usage.request_count += requests(&places);
+        usage.request_count += requests(&mut places, ntuple.source().gap_bytes());
     }
     by_column.retain(|column| column.page_count > 0);
     for column in &by_column {
@@ -188,25 +185,24 @@ fn pages_of<'a>(cluster: &Cluster<'a>, column: u32) -> &'a [Page] {
 }
 
 /// How many requests the places of one cluster are.
-fn requests(places: &[Locator]) -> u64 {
-    let mut groups = BTreeSet::new();
-    let mut ranges = Vec::new();
+fn requests(places: &mut [Locator], gap_bytes: u64) -> u64 {
+    places.sort_unstable_by_key(|place| place.order());
+    let (mut count, mut last) = (0, None::<((u64, u32), u64)>);
     for place in places {
-        match *place {
-            Locator::Stored { object, group, .. } => drop(groups.insert((object, group))),
-            Locator::File { offset, bytes } => ranges.push((offset, bytes)),
-            Locator::Unknown { .. } => {}
+        let (object, group, offset) = place.order();
+        let end = offset.saturating_add(place.bytes());
+        match last
+            .as_mut()
+            .filter(|(place, end)| *place == (object, group) && offset <= end.saturating_add(gap_bytes))
+        {
+            Some((_, last)) => *last = end.max(*last),
+            None => {
+                count += 1;
+                last = Some(((object, group), end));
+            }
         }
     }
-    ranges.sort_unstable();
-    let (mut count, mut end) = (0, None::<u64>);
-    for (offset, bytes) in ranges {
-        if end.is_none_or(|end| offset > end.saturating_add(GAP_BYTES)) {
-            count += 1;
-        }
-        end = end.max(Some(offset.saturating_add(bytes)));
-    }
-    groups.len() as u64 + count
+    count
 }
 
 impl Usage {
@@ -255,15 +251,19 @@ pub fn blob_bytes(medium: &Medium, cluster_bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{Locator, Medium, blob_bytes, requests};
+    use crate::source::GAP_BYTES;
 
     #[test]
     fn neighbours_in_a_file_and_pages_of_a_group_are_one_request() {
         let file = |offset, bytes| Locator::File { offset, bytes };
-        assert_eq!(requests(&[]), 0);
-        assert_eq!(requests(&[file(100, 50), file(150, 50), file(40_000, 1)]), 2);
-        assert_eq!(requests(&[file(32_918, 1), file(100, 50)]), 1);
-        let stored = |object, group| Locator::Stored { object, group, offset: 0, bytes: 9 };
-        assert_eq!(requests(&[stored(1, 1), stored(1, 1), stored(1, 2), stored(2, 1)]), 3);
+        let of = |mut places: Vec<_>| requests(&mut places, GAP_BYTES);
+        assert_eq!(of(vec![]), 0);
+        assert_eq!(of(vec![file(100, 50), file(150, 50), file(40_000, 1)]), 2);
+        assert_eq!(of(vec![file(32_918, 1), file(100, 50)]), 1);
+        let stored = |object, group, offset| Locator::Stored { object, group, offset, bytes: 9 };
+        let apart = vec![stored(1, 1, 0), stored(1, 1, 90_000), stored(1, 2, 0), stored(2, 1, 0)];
+        assert_eq!(of(apart.clone()), 4);
+        assert_eq!(requests(&mut apart.clone(), u64::MAX), 3);
     }
 
     #[test]

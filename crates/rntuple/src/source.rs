@@ -7,6 +7,9 @@ use crate::zone::Zone;
 /// Bytes of pages that are fetched at once where a request takes no time: what they become fits in caches.
 pub(crate) const FETCH_BYTES_MAX: u64 = 8 << 20;
 
+/// Bytes between two pages of a file that are rather read than asked for anew.
+pub(crate) const GAP_BYTES: u64 = 32 << 10;
+
 /// Bytes that are wanted.
 #[derive(Debug)]
 pub struct Want<'a> {
@@ -43,6 +46,12 @@ pub trait Source: Send + Sync {
     /// As [`fetch`](Self::fetch).
     fn zones(&self, _lists: &[Link]) -> Result<Option<Vec<Option<Zone>>>> {
         Ok(None)
+    }
+
+    /// Bytes between two pages of one place that are rather read than asked for anew: all that there are, if what is wanted of a place is one request
+    /// anyway.
+    fn gap_bytes(&self) -> u64 {
+        GAP_BYTES
     }
 
     /// Whether pages of several columns are one request, so that all that a cluster is to give is better asked for at once.

@@ -454,6 +454,11 @@ impl Source for StoreSource {
         Ok(Some(self.known(lists)?.iter().map(|known| known.zone).collect()))
     }
 
+    fn gap_bytes(&self) -> u64 {
+        // A container is asked for extents, however far they are from each other.
+        if self.is_far() { self.home.habits().gap_bytes } else { u64::MAX }
+    }
+
     fn is_far(&self) -> bool {
         matches!(self.home, Home::Bucket(_))
     }

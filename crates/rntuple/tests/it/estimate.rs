@@ -80,3 +80,30 @@ fn a_small_cluster_is_one_object_of_a_bucket_and_one_request() {
         assert_eq!(usage.page_count, 30);
     }
 }
+
+#[test]
+fn a_store_is_asked_as_often_as_was_estimated_whatever_is_between() {
+    World::each(|world| {
+        let names = ["a", "b", "c", "d", "e", "f"];
+        let fields: Vec<_> = names.iter().map(|name| (*name, ColumnKind::Int32)).collect();
+        let header = header("events", &fields);
+        let stored = world.store().create(&header, &CreateOptions::default()).unwrap();
+        let mix = |at: i32| at.wrapping_mul(-1_640_531_535);
+        let columns: Vec<_> =
+            (0..6).map(|column| ints((0..40_000).map(|at| mix(column * 40_000 + at)))).collect();
+        let mut appender = stored.append().unwrap();
+        appender.push(&sealed(&header.schema, 0, 40_000, &columns, 10_000)).unwrap();
+        appender.commit().unwrap();
+        let ntuple = stored.open(When::Now).unwrap();
+        let all = Entries { first: 0, end: 40_000 };
+        let mut told = Vec::new();
+        for fields in [&[0, 1, 2, 3, 4, 5][..], &[0, 1, 3, 5], &[2], &[0, 5], &[1, 2, 4]] {
+            let before = ntuple.source().asked().page_requests;
+            ntuple.read(fields, all).unwrap();
+            told.push(ntuple.source().asked().page_requests - before);
+            assert_eq!(told.last(), Some(&usage(&ntuple, fields, all).unwrap().request_count), "{fields:?}");
+        }
+        // Of a bucket what is not wanted is left out, of a container a group is one request.
+        assert_eq!(told, if world.is_bucket() { [1, 3, 1, 2, 2] } else { [1, 1, 1, 1, 1] });
+    });
+}
