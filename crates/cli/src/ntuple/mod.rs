@@ -55,6 +55,8 @@ pub(crate) enum Command {
     Tag(stored::Tag),
     /// Remove a tag
     Untag(stored::Untag),
+    /// Have columns that are read together lie together in what is written from now on
+    Pack(stored::Pack),
     /// Set for how long versions are kept that were replaced
     Keep(stored::Keep),
     /// Remove versions that no tag keeps and that were kept for long enough
@@ -89,6 +91,7 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
         Command::Versions(args) => stored::versions(args),
         Command::Tag(args) => stored::tag(args),
         Command::Untag(args) => stored::untag(args),
+        Command::Pack(args) => stored::pack(args),
         Command::Keep(args) => stored::keep(args),
         Command::Expire(args) => stored::expire(args),
         Command::Clone(args) => stored::clone(args),

@@ -27,16 +27,35 @@ pub(super) struct Bar {
     pub(super) seconds: f64,
 }
 
-/// Draws the fields, one below the other.
+/// Draws the fields, one below the other. The picture has its name when it is whole.
 pub(super) fn draw(png: &Path, ntuple: &str, bars: &[Bar]) -> Outcome<()> {
+    let Some(name) = png.file_name() else {
+        let error = std::io::Error::from(std::io::ErrorKind::IsADirectory);
+        return Err(Failure::on_file(png, &error));
+    };
+    // The drawing library takes the kind of a picture from the end of its name.
+    let part = png.with_file_name(format!(".{}.{}.png", name.to_string_lossy(), std::process::id()));
     // Whether it can be written is told better by the system than by the drawing library.
-    std::fs::File::create(png).map_err(|error| Failure::on_file(png, &error))?;
+    let done = std::fs::File::create(&part)
+        .map_err(|error| Failure::on_file(png, &error))
+        .and_then(|_file| drawn(&part, ntuple, bars))
+        .and_then(|()| std::fs::rename(&part, png).map_err(|error| Failure::on_file(png, &error)));
+    if done.is_err() {
+        // Ignored: why there is no picture is told.
+        let _removed = std::fs::remove_file(&part);
+    }
+    done
+}
+
+fn drawn(png: &Path, ntuple: &str, bars: &[Bar]) -> Outcome<()> {
     let rows = i32::try_from(bars.len()).expect("so few are drawn");
     let height = u32::try_from(HEAD + rows * ROW + 16).expect("it is above zero");
     let area = BitMapBackend::new(png, (WIDTH, height)).into_drawing_area();
     let has_font = dolmen_bench::load_font();
-    paint(&area, ntuple, bars, has_font)
-        .or(Err(Failure::new(Exit::Device, "the picture could not be written")))
+    paint(&area, ntuple, bars, has_font).map_err(|error| {
+        let failure = Failure::new(Exit::Device, "the picture could not be written");
+        failure.hint(format!("{error}"))
+    })
 }
 
 type Painted = Result<(), Box<dyn std::error::Error>>;

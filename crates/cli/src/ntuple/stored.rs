@@ -11,7 +11,9 @@ use crate::progress::Bar;
 use clap::Args;
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::rootfile::tree::Tree;
-use dolmen_rntuple::store::{Appender, CreateOptions, Store, Stored, TreeOptions, Version, When};
+use dolmen_rntuple::store::{
+    Access, Appender, CreateOptions, Store, Stored, TreeOptions, Version, When, order_of,
+};
 use dolmen_rntuple::write::{self, Options};
 use dolmen_rntuple::{Array, Entries};
 use serde_json::{Value, json};
@@ -125,6 +127,32 @@ pub(crate) struct Keep {
     /// For so long
     #[arg(value_name = "SECONDS", value_parser = crate::size::count::<u64>(0, KEEP_SECONDS_MAX))]
     seconds: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Pack {
+    #[command(flatten)]
+    named: Named,
+    /// Fields that are read together, and how often beside others: FIELD,FIELD or FIELD,FIELD=COUNT; columns stand as the schema has them if
+    /// none are named
+    #[arg(long, value_name = "FIELDS", value_parser = together)]
+    together: Vec<(Vec<String>, u64)>,
+    /// Bytes of columns that are stored as one value, and read by one request
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = crate::size::between(4096, 64 << 20))]
+    group: u64,
+}
+
+/// Fields that are read together, and how often.
+fn together(text: &str) -> Result<(Vec<String>, u64), String> {
+    let (fields, count) =
+        text.split_once('=').map_or((text, Ok(1)), |(fields, count)| (fields, count.parse()));
+    let fields: Vec<String> = fields.split(',').map(|field| field.trim().to_owned()).collect();
+    match count {
+        Ok(count) if fields.iter().all(|field| !field.is_empty()) => Ok((fields, count)),
+        _ => {
+            Err("give fields with commas between them, and a number behind a =, as in pt,eta=100".to_owned())
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -389,6 +417,24 @@ pub(crate) fn keep(args: &Keep) -> Outcome<Answer> {
         count(args.seconds, "second", "seconds")
     );
     Ok(Answer::new(told, json!({ "seconds": args.seconds })))
+}
+
+pub(crate) fn pack(args: &Pack) -> Outcome<Answer> {
+    let group_bytes = u32::try_from(args.group).expect("it was limited");
+    let order = args.named.with(true, "pack columns of", |_, stored| {
+        let ntuple = stored.open(When::Now)?;
+        let mut accesses = Vec::new();
+        for (fields, count) in &args.together {
+            let fields = fields.iter().map(|field| ntuple.field(field));
+            let fields = fields.collect::<dolmen_rntuple::Result<Vec<u32>>>()?;
+            accesses.push(Access { fields, count: *count });
+        }
+        let order = order_of(&ntuple, &accesses);
+        stored.pack(&order, group_bytes)?;
+        Ok(order)
+    })?;
+    let told = "what is written from now on is packed so; `dolmen ntuple reshape` writes what is there anew";
+    Ok(Answer::new(told, json!({ "columns": order, "group_bytes": group_bytes })))
 }
 
 pub(crate) fn expire(args: &Named) -> Outcome<Answer> {

@@ -3,8 +3,23 @@
 use std::ffi::OsString;
 
 /// Commands whose first words are POOL and CONT.
-const VERBS: [&str; 11] =
-    ["import", "copy", "append", "versions", "tag", "untag", "clone", "reshape", "scrub", "gc", "destroy"];
+const VERBS: [&str; 15] = [
+    "import",
+    "copy",
+    "append",
+    "add-column",
+    "versions",
+    "tag",
+    "untag",
+    "keep",
+    "expire",
+    "pack",
+    "clone",
+    "reshape",
+    "scrub",
+    "gc",
+    "destroy",
+];
 
 /// Options with addresses of their own.
 const OPTIONS: [&str; 4] = ["--from", "--into", "--to", "--repair-from"];

@@ -14,12 +14,12 @@ const SIGNALS: [(Signal, i32, &str); 3] =
 /// Files of a tree that takes seconds to be copied by one thread.
 const FILES: usize = 4000;
 
-fn start(command: Command) -> Child {
+pub(crate) fn start(command: Command) -> Child {
     hearing(&command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// Sends a signal, and waits for the end.
-fn interrupt(child: Child, signal: Signal) -> Ran {
+pub(crate) fn interrupt(child: Child, signal: Signal) -> Ran {
     kill_process(Pid::from_child(&child), signal).unwrap();
     Ran::of("interrupted", child.wait_with_output().unwrap())
 }

@@ -60,6 +60,13 @@ fn make_all(place: &Place, store: &[&str], other: &[&str]) {
     let short = place.fails(2, &on(store, "add-column", &["part", "--from", "some.root", "-f", "number"]));
     assert!(short.contains("there are 1500 entries and 3000 are needed"), "{short}");
 
+    let pack =
+        on(store, "pack", &["part", "--together", "hits,number=9", "--together", "energy", "--group", "64K"]);
+    let packed = place.json(&pack);
+    assert_eq!((&packed["columns"].as_array().unwrap().len(), &packed["group_bytes"]), (&4, &json!(65536)));
+    assert!(place.fails(3, &on(store, "pack", &["part", "--together", "none"])).contains("\"none\""));
+    assert!(place.fails(2, &on(store, "pack", &["part", "--together", "a,=1"])).contains("as in pt,eta=100"));
+
     // Versions go when they were kept for long enough.
     place.ok(&on(store, "keep", &["part", "0"]));
     assert_eq!(place.json(&on(store, "expire", &["part"]))["versions"], 2);
@@ -108,6 +115,11 @@ fn ntuples_are_made_of_others_in_a_bucket() {
     let part = place.json(&["ntuple", "show", &one, "part"]);
     assert_eq!(part, place.json(&["ntuple", "show", &bucket, "one", "part"]));
     place.ok(&["ntuple", "tag", &one, "part", "kept"]);
+    place.ok(&["ntuple", "keep", &one, "part", "60"]);
+    place.ok(&["ntuple", "expire", &one, "part"]);
+    let from = format!("{bucket}/one");
+    let column = ["ntuple", "add-column", &one, "part", "--from", &from, "events", "-f", "number"];
+    assert!(place.fails(4, &column).contains("there is a field \"number\" already"));
     place.ok(&["ntuple", "copy", &one, "part", &missing, "--name", "again", "--tag", "kept"]);
     assert_eq!(place.json(&["ntuple", "head", &missing, "again"])["entries"].as_array().unwrap().len(), 10);
     let file = format!("{bucket}/files/some.root");
