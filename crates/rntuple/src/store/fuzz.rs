@@ -1,8 +1,8 @@
 //! A door for whoever feeds bytes to records: they are read in the store alone, so that they are not public.
 
 use super::METADATA_COMPRESSION;
-use super::home::root::{Node, Root};
-use super::record::{Anchor, Config, Entry, Kind, Tag, Writer, read_counts, seal};
+use super::home::root::{LEAVES_VERSION, Node, Root};
+use super::record::{Anchor, Config, Entry, Kind, Tag, Writer, read_counts, seal, seal_packed_version};
 use super::zones;
 use crate::error::Result;
 use crate::format::block;
@@ -44,13 +44,15 @@ pub fn record(bytes: &[u8]) {
             same(contents, &packed(Kind::Root, contents), Root::read, write);
         }
         _ => {
-            let write = |node: &Node| {
+            let write = |(node, leaves): &(Node, Vec<_>)| {
                 let akeys = node.dkeys().iter().map(|dkey| node.akeys(dkey).len()).sum::<usize>();
                 assert_eq!(akeys, node.slots.len(), "each record has one dkey and one akey");
-                node.write().expect("there is memory")
+                Node::write(&node.slots, leaves).expect("there is memory")
             };
             same(contents, &plain(Kind::Node), Node::read, write);
             same(contents, &packed(Kind::Node, contents), Node::read, write);
+            let with_leaves = seal_packed_version(Kind::Node, LEAVES_VERSION, contents);
+            same(contents, &with_leaves.expect("there is memory"), Node::read, write);
         }
     }
 }

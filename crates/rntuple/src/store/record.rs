@@ -39,10 +39,14 @@ pub(super) enum Kind {
 
 /// The record with what `fill` puts.
 pub(super) fn seal(kind: Kind, fill: impl FnOnce(&mut Builder)) -> Vec<u8> {
+    seal_version(kind, VERSION, fill)
+}
+
+fn seal_version(kind: Kind, version: u16, fill: impl FnOnce(&mut Builder)) -> Vec<u8> {
     let mut builder = Builder::default();
     builder.put(&MAGIC);
     builder.u16(kind as u16);
-    builder.u16(VERSION);
+    builder.u16(version);
     builder.u32(0);
     builder.u32(0);
     fill(&mut builder);
@@ -56,6 +60,11 @@ pub(super) fn seal(kind: Kind, fill: impl FnOnce(&mut Builder)) -> Vec<u8> {
 
 /// The contents of a record of that kind.
 pub(super) fn open(kind: Kind, bytes: &[u8]) -> Result<Cursor<'_>> {
+    open_version(kind, VERSION, bytes).map(|(_, cursor)| cursor)
+}
+
+/// The version of a record, up to the last that is known, and its contents.
+fn open_version(kind: Kind, last: u16, bytes: &[u8]) -> Result<(u16, Cursor<'_>)> {
     let mut cursor = Cursor::new(Structure::Record, bytes);
     let start = cursor;
     if cursor.array::<4>()? != MAGIC || cursor.u16()? != kind as u16 {
@@ -70,11 +79,11 @@ pub(super) fn open(kind: Kind, bytes: &[u8]) -> Result<Cursor<'_>> {
     if checksum(contents).to_le_bytes() != sum {
         return Err(start.corrupt(Fault::Checksum));
     }
-    if version != VERSION || flags != 0 {
+    if !(VERSION..=last).contains(&version) || flags != 0 {
         let feature = Feature::Flags(u64::from(version) << 32 | u64::from(flags));
         return Err(start.unsupported(feature));
     }
-    Ok(Cursor::within(Structure::Record, &contents[HEAD_BYTES..], HEAD_BYTES as u64))
+    Ok((version, Cursor::within(Structure::Record, &contents[HEAD_BYTES..], HEAD_BYTES as u64)))
 }
 
 /// A catalogue's entry.
@@ -283,8 +292,13 @@ impl Writer {
 
 /// A record with compressed contents.
 pub(super) fn seal_packed(kind: Kind, contents: &[u8]) -> Result<Vec<u8>> {
+    seal_packed_version(kind, VERSION, contents)
+}
+
+/// The same, of another version than the first.
+pub(super) fn seal_packed_version(kind: Kind, version: u16, contents: &[u8]) -> Result<Vec<u8>> {
     let packed = block::compress(super::METADATA_COMPRESSION, contents)?;
-    Ok(seal(kind, |builder| {
+    Ok(seal_version(kind, version, |builder| {
         builder.u64(contents.len() as u64);
         builder.put(&packed);
     }))
@@ -292,10 +306,20 @@ pub(super) fn seal_packed(kind: Kind, contents: &[u8]) -> Result<Vec<u8>> {
 
 /// The contents of such a record.
 pub(super) fn open_packed(kind: Kind, structure: Structure, bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut cursor = open(kind, bytes)?;
+    open_packed_version(kind, VERSION, structure, bytes).map(|(_, contents)| contents)
+}
+
+/// The version of such a record, up to the last that is known, and its contents.
+pub(super) fn open_packed_version(
+    kind: Kind,
+    last: u16,
+    structure: Structure,
+    bytes: &[u8],
+) -> Result<(u16, Vec<u8>)> {
+    let (version, mut cursor) = open_version(kind, last, bytes)?;
     let length_bytes = cursor.u64()?;
     let packed = cursor.take(cursor.remaining())?;
-    block::decompress(structure, packed, length_bytes)
+    Ok((version, block::decompress(structure, packed, length_bytes)?))
 }
 
 /// How many elements of each column there are, with those before the first that it has.

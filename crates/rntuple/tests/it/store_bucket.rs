@@ -778,3 +778,41 @@ fn what_was_never_completed_is_ended_but_what_somebody_may_be_writing_still_and_
     *world.bucket().uploads.lock().unwrap() = None;
     assert_eq!(world.another().collect().unwrap().uploads, 0, "it is not told");
 }
+
+#[test]
+fn an_append_writes_as_much_however_many_there_were_before() {
+    let world = World::of(Kind::Bucket);
+    let stored = two_columns(&world);
+    let mut appender = stored.append().unwrap();
+    let some = cluster(&stored, 0);
+    let mut bytes = Vec::new();
+    for _ in 0..640 {
+        appender.push(&some).unwrap();
+        world.bucket().records.lock().unwrap().clear();
+        appender.commit().unwrap();
+        bytes.push(world.bucket().records.lock().unwrap().iter().map(|(_, bytes)| bytes).sum::<usize>());
+    }
+    // A list has 64 clusters, and is written anew with each.
+    let of = |lists: core::ops::Range<usize>| bytes[lists.start * 64..lists.end * 64].iter().sum::<usize>();
+    let (early, late) = (of(1..4), of(7..10));
+    assert!(late * 10 < early * 12, "{early} bytes of 192 appends, {late} later");
+    let store = world.another();
+    assert_eq!(store.open("events", When::Now).unwrap().entry_count(), 3200);
+    let events = store.ntuple("events").unwrap();
+    for version in [1, 2, 100, 400, 641] {
+        let ntuple = events.open(When::Version(version)).unwrap();
+        assert_eq!(all_ints(&ntuple, "a").len() as u64, (version - 1) * 5);
+    }
+    // What leaves refer to, and leaves, are there after all else was swept away, and when most versions are gone.
+    events.tag("kept", When::Version(300), false).unwrap();
+    for keep_ns in [u64::MAX / 2, 0] {
+        events.keep(keep_ns).unwrap();
+        world.clock.advance(LEASE_NS * 2);
+        events.tag("now", When::Now, true).unwrap();
+        world.another().collect().unwrap();
+        let events = world.another().ntuple("events").unwrap();
+        assert_eq!(events.versions().unwrap().len(), if keep_ns == 0 { 2 } else { 641 });
+        assert_eq!(all_ints(&events.open(When::Tag("kept")).unwrap(), "a").len(), 1495);
+        assert_eq!(all_ints(&events.open(When::Now).unwrap(), "a").len(), 3200);
+    }
+}

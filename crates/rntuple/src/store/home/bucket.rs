@@ -18,7 +18,7 @@
 
 use super::super::place::{Named, Records};
 use super::Found;
-use super::root::{Node, Part, RECENT_MAX, RecordKey, Root, Slot};
+use super::root::{Leaf, Node, Part, RECENT_MAX, RecordKey, Root, Slot};
 use super::tx::{Next, Tx};
 use crate::bucket::{Bucket, BucketError, Failure, Got, Put, Read, Tag};
 use crate::error::{Error, Fault, Result, Structure};
@@ -59,7 +59,7 @@ const PAUSE_BASE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Nodes that are kept at hand.
-const NODES_MAX: usize = 64;
+const NODES_MAX: usize = 256;
 
 /// A store in a bucket; a cheap handle.
 #[derive(Clone, Debug)]
@@ -153,9 +153,32 @@ impl BucketHome {
         if let Some(node) = self.known().nodes.get(part) {
             return Ok(Arc::clone(node));
         }
-        let node = Arc::new(Node::read(&self.fetch(&[Slot::There(*part)])?.remove(0))?);
+        let (mut node, leaves) = Node::read(&self.fetch(&[Slot::There(*part)])?.remove(0))?;
+        node.gather(self.leaves(leaves)?);
+        let node = Arc::new(node);
         self.remember(*part, &node);
         Ok(node)
+    }
+
+    /// Leaves of a node; those that are not at hand in one round trip.
+    fn leaves(&self, parts: Vec<Part>) -> Result<Vec<Leaf>> {
+        let mut at_hand: BTreeMap<Part, Arc<Node>> = {
+            let known = self.known();
+            parts.iter().filter_map(|part| Some((*part, Arc::clone(known.nodes.get(part)?)))).collect()
+        };
+        let missing: Vec<Part> = parts.iter().filter(|part| !at_hand.contains_key(part)).copied().collect();
+        let slots: Vec<Slot> = missing.iter().map(|part| Slot::There(*part)).collect();
+        for (part, bytes) in missing.into_iter().zip(self.fetch(&slots)?) {
+            let (node, leaves) = Node::read(&bytes)?;
+            if !leaves.is_empty() {
+                return Err(lost());
+            }
+            let node = Arc::new(node);
+            self.remember(part, &node);
+            at_hand.insert(part, node);
+        }
+        let leaf = |part: Part| Some(Leaf { part, node: Arc::clone(at_hand.get(&part)?) });
+        Ok(parts.into_iter().filter_map(leaf).collect())
     }
 
     fn remember(&self, part: Part, node: &Arc<Node>) {
@@ -401,6 +424,7 @@ impl BucketHome {
                 // What it refers to is not known: nothing is freed until it is mended, or destroyed.
                 Err(error) => return error.damage().map(drop),
             };
+            needed.extend(node.leaves.iter().map(|leaf| leaf.part.object));
             needed.extend(node.slots.values().filter_map(|slot| match slot {
                 Slot::There(part) => Some(part.object),
                 Slot::Here(_) => None,

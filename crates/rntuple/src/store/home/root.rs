@@ -1,12 +1,16 @@
 //! What says of a bucket where its records are: the root, and a node for each object with records.
 //!
+//! A node of more than a few records has most of them in *leaves*, which are nodes as well, and are not written again with it: what a transaction
+//! writes does not grow with what was there before.
+//!
 //! Invariants: a node, and what its slots refer to, never changes; the root alone does, under the condition that it is the one that was read.
 
 use super::super::place::Records;
-use super::super::record::{Kind, open_packed, seal_packed};
+use super::super::record::{Kind, open_packed, open_packed_version, seal_packed, seal_packed_version};
 use crate::error::{Fault, Result, Structure};
 use crate::format::{Builder, Cursor};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The longest record that is kept in its node.
 pub(super) const HERE_BYTES_MAX: usize = 256;
@@ -14,6 +18,12 @@ pub(super) const HERE_BYTES_MAX: usize = 256;
 /// Bytes of the shortest description of a node, and of a slot.
 const REFERENCE_BYTES: usize = 8 + PART_BYTES;
 const SLOT_BYTES_MIN: usize = 2 + 2 + 2;
+
+/// Bytes of records that a node has beside its leaves, and that a leaf has, about: what is more, and was there before, goes into leaves.
+const FOLD_BYTES: usize = 32 << 10;
+
+/// The version of nodes with leaves.
+pub(in crate::store) const LEAVES_VERSION: u16 = 2;
 
 /// The longest record, and node.
 const RECORD_BYTES_MAX: u32 = 256 << 20;
@@ -147,16 +157,40 @@ pub(in crate::store) enum Slot {
 /// The dkey and the akey of a record.
 pub(in crate::store) type RecordKey = (Vec<u8>, Vec<u8>);
 
+/// Some of the records of an object, where they are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::store) struct Leaf {
+    pub(super) part: Part,
+    pub(super) node: Arc<Node>,
+}
+
 /// The records of an object.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(in crate::store) struct Node {
     pub(in crate::store) slots: BTreeMap<RecordKey, Slot>,
+    /// Leaves that have some of them, as it was read.
+    pub(super) leaves: Vec<Leaf>,
+}
+
+/// What is written of a node.
+struct Layout {
+    /// Leaves that are as they were.
+    kept: Vec<Part>,
+    /// Leaves that are new.
+    folded: Vec<BTreeMap<RecordKey, Slot>>,
+    rest: BTreeMap<RecordKey, Slot>,
 }
 
 impl Node {
-    pub(in crate::store) fn read(bytes: &[u8]) -> Result<Self> {
-        let contents = open_packed(Kind::Node, Structure::Record, bytes)?;
+    /// Its own records, and where its leaves are.
+    pub(in crate::store) fn read(bytes: &[u8]) -> Result<(Self, Vec<Part>)> {
+        let (version, contents) = open_packed_version(Kind::Node, LEAVES_VERSION, Structure::Record, bytes)?;
         let mut cursor = Cursor::new(Structure::Record, &contents);
+        let leaf_count = if version < LEAVES_VERSION { 0 } else { cursor.u32()? as usize };
+        if leaf_count > cursor.remaining() / PART_BYTES {
+            return Err(cursor.corrupt(Fault::Length));
+        }
+        let leaves = (0..leaf_count).map(|_| Part::read(&mut cursor)).collect::<Result<_>>()?;
         let count = cursor.u32()? as usize;
         if count > cursor.remaining() / SLOT_BYTES_MIN {
             return Err(cursor.corrupt(Fault::Length));
@@ -175,13 +209,67 @@ impl Node {
         if cursor.remaining() > 0 {
             return Err(cursor.corrupt(Fault::Length));
         }
-        Ok(Self { slots })
+        Ok((Self { slots, leaves: Vec::new() }, leaves))
     }
 
-    pub(in crate::store) fn write(&self) -> Result<Vec<u8>> {
+    /// Takes the records of its leaves to its own.
+    pub(super) fn gather(&mut self, leaves: Vec<Leaf>) {
+        for leaf in &leaves {
+            for (key, slot) in &leaf.node.slots {
+                self.slots.entry(key.clone()).or_insert_with(|| slot.clone());
+            }
+        }
+        self.leaves = leaves;
+    }
+
+    /// Writes it, which was `before` when it was read, through `put`; where it is then, or none if it is empty.
+    pub(super) fn put(&self, before: &Self, mut put: impl FnMut(&[u8]) -> Part) -> Result<Option<Part>> {
+        if self.slots.is_empty() {
+            return Ok(None);
+        }
+        let Layout { mut kept, folded, rest } = self.layout(before);
+        for slots in folded {
+            kept.push(put(&Self::write(&slots, &[])?));
+        }
+        Ok(Some(put(&Self::write(&rest, &kept)?)))
+    }
+
+    fn layout(&self, before: &Self) -> Layout {
+        let is_as_it_was =
+            |leaf: &&Leaf| leaf.node.slots.iter().all(|(key, slot)| self.slots.get(key) == Some(slot));
+        let leaves: Vec<&Leaf> = before.leaves.iter().filter(is_as_it_was).collect();
+        let in_leaves: BTreeSet<&RecordKey> = leaves.iter().flat_map(|leaf| leaf.node.slots.keys()).collect();
+        let own = self.slots.iter().filter(|(key, _)| !in_leaves.contains(key));
+        let mut rest: BTreeMap<_, _> = own.map(|(key, slot)| (key.clone(), slot.clone())).collect();
+        let kept = leaves.iter().map(|leaf| leaf.part).collect();
+        let mut folded = Vec::new();
+        if rest.iter().map(bytes_of).sum::<usize>() > FOLD_BYTES {
+            // What is new now is likely to change with the next transaction.
+            let (old, new): (BTreeMap<_, _>, _) =
+                rest.into_iter().partition(|(key, slot)| before.slots.get(key) == Some(slot));
+            rest = new;
+            let mut bytes = FOLD_BYTES;
+            for (key, slot) in old {
+                bytes += bytes_of((&key, &slot));
+                if bytes > FOLD_BYTES {
+                    bytes = bytes_of((&key, &slot));
+                    folded.push(BTreeMap::new());
+                }
+                folded.last_mut().expect("one was pushed").insert(key, slot);
+            }
+        }
+        Layout { kept, folded, rest }
+    }
+
+    /// The record of a node with such records of its own, and leaves.
+    pub(in crate::store) fn write(slots: &BTreeMap<RecordKey, Slot>, leaves: &[Part]) -> Result<Vec<u8>> {
         let mut builder = Builder::default();
-        builder.u32(u32::try_from(self.slots.len()).expect("there are fewer records"));
-        for ((dkey, akey), slot) in &self.slots {
+        if !leaves.is_empty() {
+            builder.u32(u32::try_from(leaves.len()).expect("there are fewer leaves"));
+            leaves.iter().for_each(|leaf| leaf.write(&mut builder));
+        }
+        builder.u32(u32::try_from(slots.len()).expect("there are fewer records"));
+        for ((dkey, akey), slot) in slots {
             put_text(&mut builder, dkey);
             put_text(&mut builder, akey);
             match slot {
@@ -195,7 +283,8 @@ impl Node {
                 }
             }
         }
-        seal_packed(Kind::Node, &builder.finish())
+        let version = if leaves.is_empty() { 1 } else { LEAVES_VERSION };
+        seal_packed_version(Kind::Node, version, &builder.finish())
     }
 
     /// All dkeys with records.
@@ -211,6 +300,15 @@ impl Node {
             self.slots.range((dkey.to_vec(), Vec::new())..).take_while(|((other, _), _)| other == dkey);
         of_dkey.map(|((_, akey), _)| akey.clone()).collect()
     }
+}
+
+/// Bytes of a record as a node has it.
+fn bytes_of(((dkey, akey), slot): (&RecordKey, &Slot)) -> usize {
+    let slot_bytes = match slot {
+        Slot::Here(bytes) => bytes.len(),
+        Slot::There(_) => PART_BYTES,
+    };
+    dkey.len() + akey.len() + slot_bytes + SLOT_BYTES_MIN
 }
 
 fn text(cursor: &mut Cursor<'_>) -> Result<Vec<u8>> {
@@ -245,14 +343,24 @@ mod tests {
                 slot(b"b", b"x", there),
             ]
             .into(),
+            leaves: Vec::new(),
         }
+    }
+
+    fn written(node: &Node) -> Vec<u8> {
+        Node::write(&node.slots, &[]).unwrap()
     }
 
     #[test]
     fn roots_and_nodes_are_read_as_they_were_written_and_refused_where_they_are_damaged() {
         assert_eq!(Root::read(&root().write().unwrap()).unwrap(), root());
-        assert_eq!(Node::read(&node().write().unwrap()).unwrap(), node());
-        for bytes in [root().write().unwrap(), node().write().unwrap()] {
+        assert_eq!(Node::read(&written(&node())).unwrap(), (node(), Vec::new()));
+        let leaves = [Part { object: 5, offset: 6, bytes: 7 }];
+        let with_leaves = Node::write(&node().slots, &leaves).unwrap();
+        assert_eq!(Node::read(&with_leaves).unwrap(), (node(), leaves.to_vec()));
+        // Only who has leaves is of no use to who knows none.
+        assert_eq!((written(&node())[6], with_leaves[6]), (1, 2));
+        for bytes in [root().write().unwrap(), written(&node()), with_leaves] {
             for at in 0..bytes.len() {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 0x40;
@@ -276,7 +384,8 @@ mod tests {
         for part in [part(u64::MAX, 300), part(0, u32::MAX)] {
             assert!(refused(&|root| root.nodes = [(Records::Catalogue, part)].into()), "{part:?}");
             let there = [((b"a".to_vec(), b"x".to_vec()), Slot::There(part))].into();
-            assert!(Node::read(&Node { slots: there }.write().unwrap()).is_err());
+            assert!(Node::read(&Node::write(&there, &[]).unwrap()).is_err());
+            assert!(Node::read(&Node::write(&node().slots, &[part]).unwrap()).is_err());
         }
     }
 
@@ -288,6 +397,70 @@ mod tests {
         }
         assert_eq!((root.identity, root.count), (1, 100));
         assert_eq!(root.recent, (37..=100).collect::<Vec<_>>());
+    }
+
+    /// A store of what is put, by the place of it.
+    #[derive(Default)]
+    struct Places(BTreeMap<Part, Vec<u8>>);
+
+    impl Places {
+        /// Puts a node that was `before`, and reads it again; how many bytes that took.
+        fn turn(&mut self, node: &Node, before: &Node) -> (Node, usize) {
+            let count = self.0.len();
+            let mut bytes = 0;
+            let part = node.put(before, |record| {
+                bytes += record.len();
+                let part = Part { object: 1, offset: self.0.len() as u64, bytes: 1 };
+                self.0.insert(part, record.to_vec());
+                part
+            });
+            assert!(self.0.len() > count);
+            let (mut read, parts) = Node::read(&self.0[&part.unwrap().unwrap()]).unwrap();
+            let leaf = |part| Leaf { part, node: Arc::new(Node::read(&self.0[&part]).unwrap().0) };
+            read.gather(parts.into_iter().map(leaf).collect());
+            assert_eq!(read.slots, node.slots);
+            (read, bytes)
+        }
+    }
+
+    fn key(at: u32) -> RecordKey {
+        (format!("v/{at:016x}").into_bytes(), b"anchor".to_vec())
+    }
+
+    /// Bytes that no compression makes fewer.
+    fn value(at: u32) -> Slot {
+        let mut rng = dolmen_env::Rng::from_seed(u64::from(at));
+        Slot::Here((0..150).map(|_| u8::try_from(rng.below(256)).unwrap()).collect())
+    }
+
+    #[test]
+    fn what_is_written_of_a_node_does_not_grow_with_what_was_there() {
+        let (mut places, mut node) = (Places::default(), Node::default());
+        let mut bytes = Vec::new();
+        for at in 0..1000 {
+            let mut next = node.clone();
+            next.slots.insert(key(at), value(at));
+            next.slots.insert((b"current".to_vec(), b"anchor".to_vec()), value(at));
+            let (read, count) = places.turn(&next, &node);
+            node = read;
+            bytes.push(count);
+        }
+        assert!(node.leaves.len() > 3, "{}", node.leaves.len());
+        let (early, late) = (bytes[100..300].iter().max(), bytes[800..].iter().max());
+        assert!(late.unwrap() * 10 < early.unwrap() * 12, "{early:?} {late:?}");
+        // Those that are changed in the middle, or gone, are so when they are read.
+        let mut next = node.clone();
+        next.slots.insert(key(300), value(1));
+        next.slots.retain(|other, _| !(key(400)..key(600)).contains(other));
+        let (read, count) = places.turn(&next, &node);
+        assert_eq!(read.slots.len(), 801);
+        assert!(count < 4 * FOLD_BYTES, "{count}: leaves that are as they were are not written again");
+        let mut next = read.clone();
+        next.slots.retain(|other, _| *other == key(5));
+        let (read, count) = places.turn(&next, &read);
+        assert_eq!((read.leaves.len(), read.slots.len()), (0, 1));
+        assert!(count < 300);
+        assert!(Node::default().put(&read, |_| unreachable!("it is empty")).unwrap().is_none());
     }
 
     #[test]

@@ -134,14 +134,14 @@ impl Next {
         }
         let (number, mut object) = (draw()?, Vec::new());
         for (records, changes) in self.changes.iter().filter(|(records, _)| has_moved(records)) {
-            let mut node = match changes.first() {
+            let before = match changes.first() {
                 // Whatever it was, and whether or not it can be read.
-                Some(Change::RemoveAll) => Node::default(),
-                _ => Node::clone(&*home.node(&root, *records)?),
+                Some(Change::RemoveAll) => Arc::default(),
+                _ => home.node(&root, *records)?,
             };
+            let mut node = Node::clone(&before);
             changes.iter().for_each(|change| change.make(&mut node));
-            let part =
-                if node.slots.is_empty() { None } else { Some(add(&mut object, number, &node.write()?)) };
+            let part = node.put(&before, |record| add(&mut object, number, record))?;
             self.nodes.insert(*records, part);
         }
         (self.before, self.tag) = (root, tag);
@@ -298,7 +298,9 @@ impl<'h> Tx<'h> {
         }
         let mut parts = BTreeMap::new();
         for (records, node) in nodes {
-            let part = if node.slots.is_empty() { None } else { Some(self.add(&node.write()?)) };
+            let seen = self.seen.borrow();
+            let before = seen.get(&records).map_or_else(Arc::default, |seen| Arc::clone(&seen.node));
+            let part = node.put(&before, |record| self.add(record))?;
             parts.insert(records, part);
         }
         let Self { number, tag, seen, changes, root: before, .. } = self;
