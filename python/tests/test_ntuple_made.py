@@ -1,6 +1,7 @@
 """Ntuples in files of ROOT that uproot and ROOT write here, and what they read of files that are written here."""
 
 import os
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -545,16 +546,37 @@ def test_what_a_file_has_instead_is_told(tmp_path):
                 call(tmp_path / name)
 
 
-def test_errors_of_writing_name_the_file_and_addresses_are_no_paths(tmp_path):
+def test_errors_of_writing_name_the_file(tmp_path):
     path = tmp_path / "made.root"
     rntuple.write_root(path, "events", {"a": np.arange(5)})
     with pytest.raises(FileNotFoundError, match="none/made.root: "):
         rntuple.write_root(tmp_path / "none/made.root", "events", {"a": np.arange(5)})
     with pytest.raises(FileNotFoundError, match="none/made.root: "):
         rntuple.open(path).export_root(tmp_path / "none/made.root")
-    address = "s3://bucket/made.root"
-    with pytest.raises(dolmen.Invalid, match=f"{address} .*export_root"):
-        rntuple.write_root(address, "events", {"a": np.arange(5)})
-    for call in (rntuple.Tree, rntuple.trees):
-        with pytest.raises(dolmen.Invalid, match=f"{address} .*fetched"):
-            call(address)
+    full = pathlib.Path("/dev/full")
+    assert full.is_char_device()
+    with pytest.raises(dolmen.Exists, match="/dev/full: "):
+        rntuple.write_root(full, "events", {"a": np.arange(5)})
+    assert full.is_char_device(), "a device is not replaced"
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+        rntuple.write_root(tmp_path, "events", {"a": np.arange(5)})
+
+
+def test_names_that_root_refuses_are_refused_by_field_and_character(tmp_path):
+    path = tmp_path / "made.root"
+    for name, told in (("a b", "a space"), ("a\\b", r"the character '\\\\'"), ("a\tb", r"'\\t'"), ("a.b", "'\\.'"), ("a/b", "'/'")):
+        for data, field in (
+            ({name: [1]}, name),
+            ({"top": ak.Array([{name: 1}])}, f"top.{name}"),
+            ({"top": ak.Array([[{name: 1}]])}, f"top._0.{name}"),
+        ):
+            with pytest.raises(dolmen.Invalid, match=f"a field cannot have the name .*{told}.*write _ instead") as raised:
+                rntuple.write_root(path, "events", data)
+            assert field.split(".")[0][:1] in str(raised.value) and str(path) in str(raised.value)
+        with pytest.raises(dolmen.Invalid, match=f"an ntuple cannot have the name .*{told}"):
+            rntuple.write_root(path, name, {"a": [1]})
+    with pytest.raises(dolmen.Invalid, match="empty"):
+        rntuple.write_root(path, "", {"a": [1]})
+    assert not path.exists()
+    rntuple.write_root(path, "µ-a:b", {"µ": [1], "1<a>": [2]})
+    assert uproot.open(path)["µ-a:b"]["µ"].array().to_list() == [1]

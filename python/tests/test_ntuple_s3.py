@@ -224,7 +224,7 @@ def test_what_is_wrong_with_a_bucket_is_told(weed):
     (port,) = free_ports(1)
     assert "AWS_ENDPOINT_URL" in refused(dolmen.Unreachable, "s3://events/x", endpoint=f"http://127.0.0.1:{port}")
     assert "s3://bucket" in refused(dolmen.Invalid, "events/x")
-    assert "storage options are" in refused(dolmen.Invalid, "s3://events/x", key="value")
+    assert "there is no key; there are endpoint, " in refused(dolmen.Invalid, "s3://events/x", key="value")
     with pytest.raises(dolmen.NotFound):
         rntuple.open("s3://events/none.root", storage_options=weed.options)
     weed.store("stored").create("one", {"x": np.arange(3)})
@@ -264,3 +264,53 @@ def test_the_command_line_has_buckets_for_pools_and_prefixes_for_containers(weed
     run("destroy", *bucket, "copied")
     assert "no ntuple" in run("show", *bucket, "copied", code=3)
     run("gc", *bucket)
+
+
+def test_files_of_root_are_written_to_a_bucket_and_trees_read_there(weed, tmp_path):
+    address = "s3://events/made/large.root"
+    numbers = np.arange(3_000_000)
+    with rntuple.RootWriter(address, "events", compression=None, storage_options=weed.options) as writer:
+        for first in range(0, len(numbers), 1_000_000):
+            writer.append({"x": numbers[first : first + 1_000_000]})
+    found = rntuple.open(address, storage_options=weed.options)
+    assert found.name == "events" and np.array_equal(found["x"], numbers)
+    with pytest.raises(KeyError), rntuple.RootWriter(address, "others", storage_options=weed.options) as writer:
+        writer.append({"y": numbers})
+        raise KeyError
+    assert rntuple.ntuples(address, storage_options=weed.options) == ["events"], "what was there stays"
+    wrong = {**weed.options, "secret_key": "wrong"}
+    with pytest.raises(dolmen.Permission, match="s3://events/made/none.root: "):
+        rntuple.write_root("s3://events/made/none.root", "events", {"x": [1]}, storage_options=wrong)
+    with pytest.raises(dolmen.Permission, match="s3://events/made/none.root: "):
+        found.export_root("s3://events/made/none.root", storage_options=wrong)
+    path = tmp_path / "tree.root"
+    with uproot.recreate(path) as made:
+        made.mktree("one", {"x": "int64"})
+        made["one"].extend({"x": np.arange(10)})
+        made.mktree("two", {"y": "float64"})
+        made["two"].extend({"y": np.arange(4.0)})
+    words = ["curl", "--silent", "--fail", "--user", f"{KEYS['access_key']}:{KEYS['secret_key']}", "--aws-sigv4"]
+    words += ["aws:amz:us-east-1:s3", "--upload-file", str(path), f"{weed.endpoint}/events/made/tree.root"]
+    subprocess.run(words, check=True)
+    address = "s3://events/made/tree.root"
+    assert rntuple.trees(address, storage_options=weed.options) == ["one", "two"]
+    tree = rntuple.Tree(address, "two", storage_options=weed.options)
+    assert tree["y"].tolist() == [0.0, 1.0, 2.0, 3.0]
+    with pytest.raises(dolmen.Invalid, match="one, two"):
+        rntuple.Tree(address, storage_options=weed.options)
+    with pytest.raises(dolmen.NotFound, match="which Tree reads: one, two"):
+        rntuple.open(address, "one", storage_options=weed.options)
+    store = weed.store("trees")
+    assert store.import_tree(address, "one", storage_options=weed.options).open()["x"].tolist() == list(range(10))
+
+
+def test_fields_that_were_added_are_filled_in_a_bucket_too(weed, file):
+    stored = weed.store("filled").import_root(file)
+    count = len(stored.open())
+    stored.add_column("weight", np.ones(count))
+    with pytest.raises(dolmen.Invalid, match='missing: "weight"'):
+        stored.append_root(file)
+    stored.append_root(file, fill={"weight": 2})
+    now = stored.open()
+    assert len(now) == 2 * count and now["weight"].tolist() == [1.0] * count + [2.0] * count
+    assert not stored.scrub().bad

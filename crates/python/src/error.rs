@@ -47,6 +47,17 @@ pub(crate) enum Error {
     },
     /// An argument that can never do.
     Argument(Wrong),
+    /// An argument that can never do, in words.
+    Told(Named),
+    /// Values for other entries than there are.
+    Entries {
+        /// How many were given.
+        given: u64,
+        /// For how many values are needed.
+        needed: u64,
+    },
+    /// What Python has raised while something ran.
+    Raised(Box<PyErr>),
 }
 
 /// What a caller has named a pool by.
@@ -82,9 +93,7 @@ pub(crate) enum Wrong {
     Version,
     Compression,
     PageBytes,
-    Clusters,
     Precision,
-    StorageOption,
     StorageOptionsOfPath,
 }
 
@@ -120,10 +129,8 @@ impl fmt::Display for Wrong {
             Self::Comparison => "comparisons are < <= == != >= >",
             Self::Version => "a version is told by its number, a tag or a time: one of them",
             Self::Compression => "there is no such compression",
-            Self::Precision => "floats are kept as real32, real16, trunc:BITS (10 to 31) or quant:BITS:LOW:HIGH (1 to 32)",
-            Self::Clusters => "values are put for whole clusters: as many entries as the next of them have",
-            Self::StorageOption => {
-                "storage options are endpoint, region, access_key, secret_key, session_token, anonymous, virtual_host, authorities"
+            Self::Precision => {
+                "floats are kept as real32, real16, trunc:BITS (10 to 31) or quant:BITS:LOW:HIGH (1 to 32)"
             }
             Self::StorageOptionsOfPath => "storage options are for addresses that begin with s3://",
             Self::PageBytes => "pages and clusters have a byte at least",
@@ -237,6 +244,14 @@ impl fmt::Display for Error {
                 )
             }
             Self::Argument(what) => what.fmt(f),
+            Self::Told(Named(what)) => f.write_str(what),
+            Self::Entries { given, needed } => {
+                write!(
+                    f,
+                    "a value is needed for each of the {needed} entries that there are, {given} are given"
+                )
+            }
+            Self::Raised(error) => error.fmt(f),
         }
     }
 }
@@ -294,9 +309,13 @@ impl Error {
             Self::Env(error) => of_env(error),
             Self::Ntuple(error) => of_ntuple(error),
             Self::Remote(error) => of_remote(error),
-            Self::Address(_) | Self::SeveralPools { .. } | Self::Argument(_) | Self::Trace(_) => {
-                ("Invalid", der::INVAL)
-            }
+            Self::Address(_)
+            | Self::SeveralPools { .. }
+            | Self::Argument(_)
+            | Self::Trace(_)
+            | Self::Told(_)
+            | Self::Entries { .. } => ("Invalid", der::INVAL),
+            Self::Raised(_) => ("Error", der::MISC),
             Self::NoPool(_) => ("NotFound", der::NONEXIST),
             Self::Closed => ("Closed", der::NO_HDL),
             Self::Forked { .. } => ("Forked", der::NO_HDL),
@@ -412,6 +431,7 @@ fn of_ntuple(error: &dolmen_rntuple::Error) -> Kind {
         E::OtherSchema | E::Behind { .. } | E::Contended { .. } => ("Conflict", der::BUSY),
         E::Slow { .. } => ("Timeout", der::TIMEDOUT),
         E::Expired | E::Lost | E::Freed { .. } => ("Stale", der::STALE),
+        E::Stopped => ("Canceled", Store::Canceled.der()),
         E::Store { source } => (of_store(source), source.der()),
         E::Bucket { source } => of_bucket(source.failure),
         E::Io { source, .. } => match source.kind() {
@@ -434,6 +454,7 @@ fn of_bucket(failure: dolmen_rntuple::bucket::Failure) -> Kind {
         F::NoBucket => ("NotFound", der::NONEXIST),
         F::Invalid => ("Invalid", der::INVAL),
         F::Other => ("Io", der::IO),
+        F::Stopped => ("Canceled", Store::Canceled.der()),
     }
 }
 
@@ -467,7 +488,10 @@ static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
-        Python::attach(|py| made(py, &error).unwrap_or_else(|other| other))
+        match error {
+            Error::Raised(error) => *error,
+            error => Python::attach(|py| made(py, &error).unwrap_or_else(|other| other)),
+        }
     }
 }
 

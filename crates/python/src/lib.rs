@@ -22,3 +22,4 @@ mod oid;
 mod pool;
 mod slot;
 mod tx;
+mod watch;

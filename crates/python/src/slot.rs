@@ -4,6 +4,7 @@
 //! that lock; nothing is locked in a forked child.
 
 use crate::error::{Error, Result};
+use crate::watch::detached;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use dolmen_client::Pool;
 use dolmen_local::LocalPool;
@@ -157,7 +158,7 @@ impl<T: Send + Sync + 'static> Slot<T> {
         body: impl FnOnce(&T) -> Result<R> + Send,
     ) -> Result<R> {
         self.session.check_process()?;
-        py.detach(|| self.with(body))
+        detached(py, || self.with(body))
     }
 
     /// The same for who has given up the interpreter's lock already.

@@ -19,9 +19,6 @@ use rustls::{ClientConfig, RootCertStore};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(5);
-
 /// How long a connection that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -58,7 +55,7 @@ impl Client {
             .no_proxy()
             // Objects are where the endpoint says, or it is the wrong one: keys are signed for one host.
             .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT)
+            .connect_timeout(options.connect)
             .read_timeout(options.patience)
             .pool_max_idle_per_host(options.requests_max)
             .pool_idle_timeout(IDLE)

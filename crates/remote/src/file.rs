@@ -5,7 +5,8 @@ use crate::answer;
 use crate::error::{Error, Result, failed, is_absent, is_behind_the_end, untrue};
 use crate::options::Options;
 use crate::remote::{Remote, tag_of};
-use dolmen_rntuple::bucket::{Bucket, BucketError, BucketResult};
+use crate::runtime::wait;
+use dolmen_rntuple::bucket::{Bucket, BucketResult};
 use dolmen_rntuple::format::locator::Locator;
 use dolmen_rntuple::rootfile::RootFile;
 use dolmen_rntuple::{Error as NtupleError, Fault, Feature, Source, Structure, Want};
@@ -76,13 +77,14 @@ impl RemoteFile {
             start: Vec::new(),
             end: Vec::new(),
         };
-        let begun = remote.runtime().block_on(async {
+        let begun = wait(remote.runtime(), (DOING, key), async {
             let _permit = remote.permit().await;
             let range = Some(GetRange::Bounded(0..START_BYTES));
             let got = store.get_opts(&file.path, GetOptions { range, ..GetOptions::default() }).await?;
             let meta = got.meta.clone();
             Ok((meta, answer::all(got).await?))
         });
+        let begun = begun.map_err(Error::Bucket)?;
         let (meta, start) = match begun {
             Ok(begun) => begun,
             Err(said) if is_absent(&said) => {
@@ -157,12 +159,12 @@ impl RemoteFile {
         let mut answers = stream::iter(runs)
             .map(|run| self.read_run(store, run))
             .buffer_unordered(self.remote.requests_max());
-        let read: Answer<()> = self.remote.runtime().block_on(async {
+        let read: Answer<()> = wait(self.remote.runtime(), (DOING, &self.key), async {
             while let Some(answer) = answers.next().await {
                 answer?;
             }
             Ok(())
-        });
+        })?;
         read.map_err(|said| failed(DOING, &self.key, said))
     }
 
@@ -237,9 +239,7 @@ fn offset_of(locator: Locator) -> dolmen_rntuple::Result<u64> {
 impl Source for RemoteFile {
     fn fetch(&self, wants: &mut [Want<'_>]) -> dolmen_rntuple::Result<()> {
         let placed = self.known(wants)?;
-        let offset = placed.iter().map(|(offset, _)| *offset).min().unwrap_or(0);
-        let io = |error: BucketError| NtupleError::Io { offset, source: std::io::Error::other(error) };
-        self.read(runs(placed)).map_err(io)
+        Ok(self.read(runs(placed))?)
     }
 
     fn holds(&self, locator: Locator, bytes: u64) -> dolmen_rntuple::Result<()> {

@@ -30,6 +30,8 @@ pub struct Options {
     pub repeat: Duration,
     /// How long nothing may come from an endpoint that was asked, before it is asked anew.
     pub patience: Duration,
+    /// How long a connection may take to be there.
+    pub connect: Duration,
     /// Requests under way at once, of all threads, at most.
     pub requests_max: usize,
 }
@@ -48,6 +50,7 @@ impl Default for Options {
             repeats_max: 30,
             repeat: Duration::from_secs(60),
             patience: Duration::from_secs(30),
+            connect: Duration::from_secs(5),
             requests_max: 64,
         }
     }

@@ -9,7 +9,7 @@ use crate::error::{
 };
 use crate::list::{self, Keys, Listing};
 use crate::options::{Options, Settings, Signed};
-use crate::runtime::runtime;
+use crate::runtime::{runtime, wait};
 use crate::upload;
 use crate::uploads::{self, Raw};
 use core::fmt;
@@ -267,7 +267,7 @@ impl Bucket for Remote {
     fn get(&self, key: &str, known: Option<&Tag>) -> BucketResult<Got> {
         let (store, path) = (self.store("get", key)?, self.path("get", key)?);
         let if_none_match = known.map(|tag| tag.0.to_string());
-        let got: Answer<Option<(Vec<u8>, Option<String>)>> = self.runtime.block_on(async {
+        let got: Answer<Option<(Vec<u8>, Option<String>)>> = wait(self.runtime, ("get", key), async {
             let _permit = self.permit().await;
             let options = GetOptions { if_none_match, ..GetOptions::default() };
             let got = match store.get_opts(&path, options).await {
@@ -276,7 +276,7 @@ impl Bucket for Remote {
             };
             let tag = got.meta.e_tag.clone();
             Ok(Some((answer::all(got).await?, tag)))
-        });
+        })?;
         match got {
             Ok(None) => Ok(Got::None),
             Ok(Some((bytes, tag))) => Ok(Got::Bytes(bytes, tag_of("get", key, tag)?)),
@@ -296,13 +296,13 @@ impl Bucket for Remote {
             count.map(|count| (nth, count)).map_err(|said| self.failed("get", read.key, said))
         });
         let mut answers = answers.buffer_unordered(self.requests_max);
-        self.runtime.block_on(async {
+        wait(self.runtime, ("get", ""), async {
             while let Some(answer) = answers.next().await {
                 let (nth, count) = answer?;
                 counts[nth] = count;
             }
             Ok(())
-        })?;
+        })??;
         drop(answers);
         Ok(counts)
     }
@@ -313,7 +313,7 @@ impl Bucket for Remote {
             let store = self.store("put", &put.key)?;
             asked.push((store, self.path("put", &put.key)?, put));
         }
-        self.runtime.block_on(upload::put_all(self, asked, PUTS_MAX))
+        wait(self.runtime, ("put", ""), upload::put_all(self, asked, PUTS_MAX))?
     }
 
     fn replace(&self, key: &str, known: Option<&Tag>, bytes: Vec<u8>) -> BucketResult<Option<Tag>> {
@@ -321,10 +321,10 @@ impl Bucket for Remote {
         let mode = known.map_or(PutMode::Create, |tag| {
             PutMode::Update(UpdateVersion { e_tag: Some(tag.0.to_string()), version: None })
         });
-        let put = self.runtime.block_on(async {
+        let put = wait(self.runtime, ("put", key), async {
             let _permits = self.put_permit().await;
             store.put_opts(&path, PutPayload::from(bytes), mode.into()).await
-        });
+        })?;
         match put {
             Ok(put) => tag_of("put", key, put.e_tag).map(Some),
             Err(said) if is_refused(&said) => Ok(None),
@@ -336,12 +336,11 @@ impl Bucket for Remote {
         let store = self.store("list", prefix)?;
         let whole = self.address.key(prefix);
         let mut listing = Listing::of(whole.clone());
-        self.runtime
-            .block_on(async {
-                while self.list_page(store, &whole, &mut listing).await? {}
-                Ok(())
-            })
-            .map_err(|said| self.failed("list", prefix, said))?;
+        let listed: Answer<()> = wait(self.runtime, ("list", prefix), async {
+            while self.list_page(store, &whole, &mut listing).await? {}
+            Ok(())
+        })?;
+        listed.map_err(|said| self.failed("list", prefix, said))?;
         let mut found = listing.found;
         found.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(found)
@@ -361,12 +360,12 @@ impl Bucket for Remote {
             }
         });
         let mut answers = answers.buffer_unordered(self.requests_max);
-        self.runtime.block_on(async {
+        wait(self.runtime, ("delete", keys.first().map_or("", String::as_str)), async {
             while let Some(answer) = answers.next().await {
                 answer?;
             }
             Ok(())
-        })
+        })?
     }
 }
 

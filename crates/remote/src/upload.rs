@@ -3,6 +3,7 @@
 use crate::address::Address;
 use crate::options::Options;
 use crate::remote::Remote;
+use crate::runtime::wait;
 use bytes::Bytes;
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_rntuple::bucket::{BucketResult, Put};
@@ -227,7 +228,7 @@ impl RemoteOutput {
             return Ok(id.clone());
         }
         let store = self.remote.store(DOING, &self.key)?;
-        let id = self.remote.runtime().block_on(store.create_multipart(&self.path));
+        let id = wait(self.remote.runtime(), (DOING, &self.key), store.create_multipart(&self.path))?;
         let id = id.map_err(|said| self.remote.failed(DOING, &self.key, said))?;
         Ok(self.id.insert(id).clone())
     }
@@ -236,7 +237,7 @@ impl RemoteOutput {
     fn wait(&mut self) -> BucketResult<()> {
         // A forked child has none of what keeps them going.
         self.remote.store(DOING, &self.key)?;
-        match self.remote.runtime().block_on(self.under_way.join_next()) {
+        match wait(self.remote.runtime(), (DOING, &self.key), self.under_way.join_next())? {
             None => Ok(()),
             Some(joined) => {
                 let (nth, part) = joined.expect("nothing stops it, and it does not panic");
@@ -251,12 +252,8 @@ impl RemoteOutput {
         if self.id.is_none() && self.growing.is_empty() {
             let store = self.remote.store(DOING, &self.key)?;
             let put = store.put_opts(&self.path, PutPayload::from(first), PutOptions::default());
-            return self
-                .remote
-                .runtime()
-                .block_on(put)
-                .map(drop)
-                .map_err(|said| self.remote.failed(DOING, &self.key, said));
+            let put = wait(self.remote.runtime(), (DOING, &self.key), put)?;
+            return put.map(drop).map_err(|said| self.remote.failed(DOING, &self.key, said));
         }
         self.send(0, first)?;
         if !self.growing.is_empty() {
@@ -270,7 +267,11 @@ impl RemoteOutput {
         let parts = self.done.drain(..).map(|(_, part)| part).collect();
         let id = self.begin()?;
         let store = self.remote.store(DOING, &self.key)?;
-        let completed = self.remote.runtime().block_on(store.complete_multipart(&self.path, &id, parts));
+        let completed = wait(
+            self.remote.runtime(),
+            (DOING, &self.key),
+            store.complete_multipart(&self.path, &id, parts),
+        )?;
         completed.map_err(|said| self.remote.failed(DOING, &self.key, said))?;
         self.id = None;
         Ok(())
@@ -329,11 +330,12 @@ impl Drop for RemoteOutput {
             return;
         };
         let Some(id) = self.id.take() else { return };
-        self.remote.runtime().block_on(async {
+        let abort = async {
             self.under_way.shutdown().await;
-            // Ignored: nobody is left to tell; a service takes away what is never completed as its owner has set.
             drop(store.abort_multipart(&self.path, &id).await);
-        });
+        };
+        // Ignored: nobody is left to tell; a service takes away what is never completed as its owner has set.
+        drop(wait(self.remote.runtime(), (DOING, &self.key), abort));
     }
 }
 

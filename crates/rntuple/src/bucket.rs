@@ -76,6 +76,8 @@ pub enum Failure {
     Invalid,
     /// It said that it failed.
     Other,
+    /// Nobody waited for the answer any more.
+    Stopped,
 }
 
 /// Why a request failed.
@@ -102,6 +104,7 @@ impl fmt::Display for BucketError {
             Failure::NoBucket => ("has no such bucket", "make it first"),
             Failure::Invalid => ("cannot do it", "are address and region right?"),
             Failure::Other => ("failed", "its own log says more"),
+            Failure::Stopped => ("was not waited for", "what was asked for may have been done"),
         };
         write!(f, "the object store {why} ({doing} \"{key}\"); {remedy}")
     }

@@ -181,8 +181,8 @@ pub enum Fit {
     Unknown,
     /// There is a field of that name already.
     Twice,
-    /// The name is empty, or has a dot or a slash in it.
-    Name,
+    /// Its type has no such number.
+    Number,
     /// There are too many fields within each other.
     Depth,
     /// A value is not between those that its column is quantised between.
@@ -194,6 +194,74 @@ pub enum Fit {
     },
     /// Its values cannot be in columns of that kind.
     Column,
+}
+
+/// Why nothing can be called so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BadName {
+    /// It is empty.
+    Empty,
+    /// It has a character that ROOT refuses in names.
+    Has(char),
+}
+
+/// What has a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Named {
+    /// An ntuple.
+    Ntuple,
+    /// A field, whose name has those above it before dots.
+    Field,
+}
+
+/// What an ntuple was asked for by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AskedBy {
+    /// The number of a version.
+    Number,
+    /// A tag.
+    Tag,
+    /// A time in seconds since 1970.
+    Time,
+}
+
+/// How fields are different from those of an ntuple: names and types.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct OtherFields {
+    /// Fields that the ntuple has alone.
+    pub missing: Vec<(Box<str>, Box<str>)>,
+    /// Whether all of these were added to it later.
+    pub are_added: bool,
+    /// Fields that it has not.
+    pub more: Vec<(Box<str>, Box<str>)>,
+    /// Fields of other types: name, type that the ntuple has, type that was given.
+    pub others: Vec<(Box<str>, Box<str>, Box<str>)>,
+}
+
+impl fmt::Display for OtherFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { missing, are_added, more, others } = self;
+        let list = |fields: &[(Box<str>, Box<str>)]| {
+            let each = fields.iter().map(|(name, of)| format!("\"{name}\" ({of})"));
+            each.collect::<Vec<_>>().join(", ")
+        };
+        let mut parts = Vec::new();
+        if !missing.is_empty() {
+            parts.push(format!("missing: {}", list(missing)));
+        }
+        if !more.is_empty() {
+            parts.push(format!("not in the ntuple: {}", list(more)));
+        }
+        let each = others
+            .iter()
+            .map(|(name, own, given)| format!("\"{name}\" (the ntuple has {own}, given is {given})"));
+        if !others.is_empty() {
+            parts.push(format!("of another type: {}", each.collect::<Vec<_>>().join(", ")));
+        }
+        write!(f, "the fields are not those of the ntuple; {}", parts.join("; "))?;
+        let remedy = "; data from before these were added are appended with a value to fill them with (fill)";
+        f.write_str(if *are_added { remedy } else { "" })
+    }
 }
 
 /// Why an operation failed. Each variant is one that a caller acts on differently.
@@ -282,18 +350,33 @@ pub enum Error {
         /// The name.
         name: Box<str>,
     },
-    /// The ntuple has no such version, by the name of a tag, a number or a time.
+    /// The ntuple has no such version.
     NoVersion {
         /// What was asked for.
         name: Box<str>,
+        /// What that is.
+        by: AskedBy,
+        /// What there is instead: numbers or ranges of them, tags, or the time of the first version.
+        others: Vec<Box<str>>,
     },
     /// The version that is read was freed meanwhile: no tag keeps it, and it was replaced for long enough.
     Freed {
         /// Its number.
         version: u64,
     },
-    /// What is to be stored has other fields or columns than the ntuple has by now.
+    /// Nothing can be called so.
+    BadName {
+        /// What would be.
+        of: Named,
+        /// The name.
+        name: Box<str>,
+        /// Why.
+        why: BadName,
+    },
+    /// What is to be stored has other columns than the ntuple has by now.
     OtherSchema,
+    /// What is to be appended has other fields than the ntuple.
+    OtherFields(Box<OtherFields>),
     /// The ntuple is in another store, whose pages this one has not.
     OtherStore,
     /// Others have appended entries since: they need values of the columns that are added, too.
@@ -374,7 +457,7 @@ impl fmt::Display for Fit {
             Self::Order => write!(f, "has offsets or places that fall"),
             Self::Unknown => write!(f, "has no field in the schema"),
             Self::Twice => write!(f, "has the name of a field that is there already"),
-            Self::Name => write!(f, "has a name that is empty, or with a dot or a slash in it"),
+            Self::Number => write!(f, "would have a number that its type has not"),
             Self::Depth => write!(f, "has too many fields within each other"),
             Self::Range { low, high } => {
                 write!(f, "has a value that is not between {low} and {high}, where its column keeps them")
@@ -474,6 +557,44 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// That there is none of a name, and what there is.
+fn none(f: &mut fmt::Formatter<'_>, what: &str, name: &str, others: &[Box<str>]) -> fmt::Result {
+    match others {
+        [] => write!(f, "there is no {what} \"{name}\", nor any other"),
+        others => write!(f, "there is no {what} \"{name}\"; there is {}", others.join(", ")),
+    }
+}
+
+fn no_version(f: &mut fmt::Formatter<'_>, name: &str, by: AskedBy, others: &[Box<str>]) -> fmt::Result {
+    let others = if others.is_empty() { "none".into() } else { others.join(", ") };
+    match by {
+        AskedBy::Number => write!(f, "there is no version {name}; there are {others}"),
+        AskedBy::Tag => write!(f, "there is no tag \"{name}\"; there are {others}"),
+        AskedBy::Time => {
+            write!(
+                f,
+                "there is no version from {name} s or before; the first is from {others} s (since 1970)"
+            )
+        }
+    }
+}
+
+fn bad_name(f: &mut fmt::Formatter<'_>, of: Named, name: &str, why: BadName) -> fmt::Result {
+    let of = if of == Named::Ntuple { "an ntuple" } else { "a field" };
+    write!(f, "{of} cannot have the name \"{}\": it ", name.escape_debug())?;
+    match why {
+        BadName::Empty => f.write_str("is empty, or a part of it"),
+        BadName::Has(' ') => f.write_str("has a space; write _ instead"),
+        BadName::Has(other) => {
+            write!(
+                f,
+                "has the character '{}', which ROOT does not read; write _ instead",
+                other.escape_debug()
+            )
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -489,18 +610,8 @@ impl fmt::Display for Error {
                     "{structure} would take {bytes} bytes (said at offset {offset}), at most {bytes_max} are read"
                 )
             }
-            Self::NoNtuple { name, others } if others.is_empty() => {
-                write!(f, "there is no ntuple \"{name}\", nor any other")
-            }
-            Self::NoNtuple { name, others } => {
-                write!(f, "there is no ntuple \"{name}\"; there is {}", others.join(", "))
-            }
-            Self::NoTree { name, others } if others.is_empty() => {
-                write!(f, "there is no tree \"{name}\", nor any other")
-            }
-            Self::NoTree { name, others } => {
-                write!(f, "there is no tree \"{name}\"; there is {}", others.join(", "))
-            }
+            Self::NoNtuple { name, others } => none(f, "ntuple", name, others),
+            Self::NoTree { name, others } => none(f, "tree", name, others),
             Self::BranchRefused { branch, class, why } if class.is_empty() => {
                 write!(f, "branch \"{branch}\" cannot be read: {why}")
             }
@@ -516,8 +627,10 @@ impl fmt::Display for Error {
                 write!(f, "field \"{name}\" has not one number or one collection for each entry")
             }
             Self::Exists { name } => write!(f, "there is \"{name}\" already"),
-            Self::NoVersion { name } => write!(f, "there is no version \"{name}\""),
-            Self::OtherSchema => f.write_str("the ntuple has other fields or columns"),
+            Self::NoVersion { name, by, others } => no_version(f, name, *by, others),
+            Self::BadName { of, name, why } => bad_name(f, *of, name, *why),
+            Self::OtherSchema => f.write_str("the ntuple has other columns by now"),
+            Self::OtherFields(fields) => fields.fmt(f),
             Self::OtherStore => {
                 f.write_str("the ntuple is in another store, and pages are shared within one: import it, or skim fields of it")
             }
@@ -599,6 +712,9 @@ impl From<dolmen_client::Error> for Error {
 
 impl From<crate::bucket::BucketError> for Error {
     fn from(source: crate::bucket::BucketError) -> Self {
-        Self::Bucket { source }
+        match source.failure {
+            crate::bucket::Failure::Stopped => Self::Stopped,
+            _ => Self::Bucket { source },
+        }
     }
 }

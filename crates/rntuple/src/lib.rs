@@ -23,6 +23,7 @@ mod read;
 pub mod rootfile;
 pub mod sealed;
 mod source;
+pub mod stop;
 pub mod store;
 mod taken;
 mod trace;
@@ -31,7 +32,9 @@ pub mod write;
 mod zone;
 
 pub use array::{Array, Lists, Values};
-pub use error::{Error, Fault, Feature, Fit, GoOn, Refusal, Result, Structure};
+pub use error::{
+    AskedBy, BadName, Error, Fault, Feature, Fit, GoOn, Named, OtherFields, Refusal, Result, Structure,
+};
 pub use ntuple::{Cluster, Entries, Ntuple};
 pub use source::{Memory, Source, Want};
 pub use trace::{NoTrace, Trace};

@@ -15,7 +15,13 @@
 Of an object store of the S3 kind a bucket and a prefix of keys are what a container is, and files of ROOT are opened as
 ``s3://bucket/path/file.root``. How it is reached the variables of the environment say that all tools of this kind know
 (``AWS_ENDPOINT_URL``, ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_REGION``), or ``storage_options``: a mapping with some of
-``endpoint``, ``region``, ``access_key``, ``secret_key``, ``session_token``, ``anonymous``, ``virtual_host``, ``authorities`` (a file of PEM).
+``endpoint``, ``region``, ``access_key``, ``secret_key``, ``session_token``, ``anonymous``, ``virtual_host``, ``authorities`` (a file of PEM),
+and of times in seconds: ``connect_timeout`` (5) for a connection to be there, ``timeout`` (30) in which something has to come from an
+endpoint that was asked, ``retries`` (30) and ``retry_timeout`` (60): how often, and for how long, a request is repeated at most. An
+endpoint that never answered is asked once.
+
+What takes long ends with Ctrl-C, and with any exception of a function that is told of its ``progress``: that is raised, and nothing half made
+is to be seen.
 
 An ntuple that is open shows one version and may be read by any number of threads at once. Nothing here needs ROOT. numpy is needed;
 awkward (``library="ak"``) and pyarrow (``library="pa"``, batches, Parquet) are if they are asked for.
@@ -23,6 +29,7 @@ awkward (``library="ak"``) and pyarrow (``library="pa"``, batches, Parquet) are 
 
 import builtins
 import contextlib
+import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
@@ -73,10 +80,13 @@ _Path = str | os.PathLike[str]
 _Columns = str | Sequence[str] | None
 #: How an object store is reached.
 _Storage = Mapping[str, str] | None
+#: Values that fields are filled with.
+_Fill = Mapping[str, Any] | None
 #: Comparisons of fields.
 _Filter = Sequence[tuple[str, str, Any]]
 
 _ALGORITHMS = {"none": 0, "zlib": 1, "lzma": 2, "lz4": 4, "zstd": 5}
+_LEVELS_MAX = {"zlib": 9, "lzma": 9, "lz4": 12, "zstd": 19}
 _LEVELS = {"none": 0, "zlib": 6, "lzma": 7, "lz4": 1, "zstd": 5}
 
 #: Comparisons that a filter may have.
@@ -95,7 +105,10 @@ def _settings(compression: str | None) -> int:
     name, _, level = str(compression or "none").partition(":")
     if name not in _ALGORITHMS or (level and not level.isdigit()):
         raise Invalid(f"{compression!r} is no compression: none, zlib, lzma, lz4 or zstd, with :LEVEL or without")
-    return _ALGORITHMS[name] * 100 + (int(level) if level else _LEVELS[name])
+    number = int(level) if level else _LEVELS[name]
+    if name != "none" and not 1 <= number <= _LEVELS_MAX[name]:
+        raise Invalid(f"compression {compression!r}: levels of {name} are 1 to {_LEVELS_MAX[name]}")
+    return _ALGORITHMS[name] * 100 + (number if name != "none" else 0)
 
 
 def ntuples(path: _Path, *, storage_options: _Storage = None) -> list[str]:
@@ -108,12 +121,91 @@ def _precision(precision: Mapping[str, str] | None) -> list[tuple[str, str]]:
     return [] if precision is None else [(name, str(how)) for name, how in precision.items()]
 
 
-def _ns(seconds: float | None) -> int | None:
-    return None if seconds is None else int(seconds * 1e9)
+#: The largest numbers of 32 and of 64 bits, and the most bytes of a group.
+_U32, _U64, _GROUP = (1 << 32) - 1, (1 << 64) - 1, 64 << 20
+
+
+def _count(name: str, value: int, low: int, high: int) -> int:
+    """A whole number within a range; raises Invalid, which names the argument."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is a whole number, not {value!r}") from None
+    if not low <= number <= high:
+        raise Invalid(f"{name} is {number}, and is to be from {low} to {high}")
+    return number
+
+
+def _count_or_none(name: str, value: int | None, low: int, high: int) -> int | None:
+    return None if value is None else _count(name, value, low, high)
+
+
+def _ns(name: str, seconds: float | None) -> int | None:
+    return None if seconds is None else _nanoseconds(name, seconds)
+
+
+def _nanoseconds(name: str, seconds: float) -> int:
+    if not isinstance(seconds, int | float | np.number):
+        raise TypeError(f"{name} is a number of seconds, not {seconds!r}")
+    if not 0 <= seconds <= _U64 // 10**9:
+        raise Invalid(f"{name} is {seconds}, and is to be a number of seconds from 0 to {_U64 // 10**9}")
+    return int(seconds * 1e9)
+
+
+def _order(order: Sequence[int]) -> list[int]:
+    return [_count("order", column, 0, _U32) for column in order]
+
+
+def _how(page_bytes: int, cluster_bytes: int) -> dict[str, Any]:
+    """How arrays become pages and clusters."""
+    return {
+        "page_bytes": _count("page_bytes", page_bytes, 1, _U32),
+        "cluster_bytes": _count("cluster_bytes", cluster_bytes, 1, _U64),
+    }
+
+
+def _stored(group_bytes: int | None, keep: float | None, object_class: str | None) -> dict[str, Any]:
+    """How an ntuple is stored."""
+    return {
+        "group_bytes": _count_or_none("group_bytes", group_bytes, 1, _GROUP),
+        "keep_ns": _ns("keep", keep),
+        "object_class": object_class,
+    }
+
+
+def _when(version: int | None, tag: str | None, time: float | None) -> tuple[int | None, str | None, int | None]:
+    return _count_or_none("version", version, 0, _U64), tag, _ns("time", time)
 
 
 def _storage(options: _Storage) -> dict[str, str] | None:
-    return None if options is None else {name: str(value) for name, value in options.items()}
+    if options is None:
+        return None
+    if not isinstance(options, Mapping):
+        raise Invalid(f"storage_options are a mapping of names to values, not a {type(options).__name__}")
+    return {str(name): str(value) for name, value in options.items()}
+
+
+def _fills(fill: _Fill) -> list[tuple[str, Any]]:
+    """Fields with the numbers that they are filled with, or None."""
+    if fill is None:
+        return []
+    if not isinstance(fill, Mapping):
+        raise Invalid("fill is a mapping of names of fields to numbers, or to None for zeros and what is empty")
+    fills = []
+    for name, value in fill.items():
+        if isinstance(value, str | list | tuple) and not value:
+            value = None
+        if isinstance(value, np.generic):
+            value = value.item()
+        if value is not None and not isinstance(value, int | float):
+            raise Invalid(f"fill: field {name!r} is filled with a number, or with None for zeros and what is empty, not with {value!r}")
+        fills.append((str(name), value))
+    return fills
+
+
+def _progress(progress: Callable[[int], Any] | None) -> None:
+    if progress is not None and not callable(progress):
+        raise TypeError("progress is a function that is called with a number of entries, or None")
 
 
 @contextlib.contextmanager
@@ -148,18 +240,10 @@ def _hinting(path: _Path, name: str | None, names: Callable[[], list[str]], othe
             elif isinstance(error, NotFound):
                 hint = other()
             elif name is None:
-                hint = ", ".join(names())
+                hint = ", ".join(names()) or other()
         if hint:
             _said(error, lambda told: f"{told}; {hint}" if name or not isinstance(error, Invalid) else f"{told}: {hint}")
         raise
-
-
-def _local(path: _Path, remedy: str) -> str:
-    """The path of a file of this machine; raises Invalid for an address of an object store."""
-    told = os.fspath(path)
-    if isinstance(told, str) and told.startswith("s3://"):
-        raise Invalid(f"{told} is in an object store, and a file of this machine is needed: {remedy}")
-    return told
 
 
 def _wanted(value: Any, kind: type, how: str) -> None:
@@ -204,6 +288,8 @@ def open(
     Raises NotFound if there is no such file, ntuple or version, Corrupt if it is damaged.
     """
     if isinstance(source, Container | Store):
+        if storage_options is not None:
+            raise Invalid("storage options are for addresses that begin with s3://: a store has its own")
         store = source if isinstance(source, Store) else Store(source)
         if name is None:
             names = store.names()
@@ -216,39 +302,38 @@ def open(
     path, storage = os.fspath(source), _storage(storage_options)
 
     def other() -> str:
-        if str(path).startswith("s3://"):
-            return f"of a store at this address: Store({path!r})[{name or 'NAME'!r}].open()"
-        found = ", ".join(_trees(path)[:20])
+        try:
+            found = ", ".join(_trees(path, storage)[:20])
+        except NotFound:
+            if str(path).startswith("s3://"):
+                return f"of a store at this address: Store({path!r})[{name or 'NAME'!r}].open()"
+            raise
         return found and f"it has trees (TTree), which Tree reads: {found}"
 
     with _named(source), _hinting(path, name, lambda: _ntuples(path, storage)[:20], other):
         return Ntuple(NtupleReader.open_file(path, name, storage))
 
 
-def trees(path: _Path) -> list[str]:
+def trees(path: _Path, *, storage_options: _Storage = None) -> list[str]:
     """Names of the trees (TTree) in a file of ROOT."""
-    local = _local(path, _FETCH)
     with _named(path):
-        return _trees(local)
-
-
-_FETCH = "trees are read of files that were fetched; ntuples are opened where they are"
+        return _trees(os.fspath(path), _storage(storage_options))
 
 
 class Tree:
-    """A tree (TTree) of a file of ROOT that is open for reading: ``len(tree)`` entries of ``tree.branches``, by their paths, the type of
+    """A tree (TTree) of a file of ROOT, here or at ``s3://bucket/path/file``, that is open for reading: ``len(tree)`` entries of ``tree.branches``, by their paths, the type of
     each as a field of an ntuple would have it. ``tree.refused`` has those that are not read, and why.
     """
 
-    def __init__(self, path: _Path, name: str | None = None) -> None:
-        local = _local(path, _FETCH)
+    def __init__(self, path: _Path, name: str | None = None, *, storage_options: _Storage = None) -> None:
+        told, storage = os.fspath(path), _storage(storage_options)
 
         def other() -> str:
-            found = ", ".join(_ntuples(local, None)[:20])
+            found = ", ".join(_ntuples(told, storage)[:20])
             return found and f"it has ntuples, which open reads: {found}"
 
-        with _named(path), _hinting(local, name, lambda: _trees(local)[:20], other):
-            self._tree = NtupleTree(local, name)
+        with _named(path), _hinting(told, name, lambda: _trees(told, storage)[:20], other):
+            self._tree = NtupleTree(told, name, storage)
         self.name, self.title = self._tree.texts()
         self._numbers: dict[str, int] = {}
         self.branches: dict[str, str] = {}
@@ -533,6 +618,8 @@ class Ntuple:
         for first, end in self._possible(filter, start, stop):
             keep = np.ones(end - first, bool)
             for field, compare, value in tests:
+                if not _is_flat(field):
+                    raise Invalid(f"filter: field {field.name!r} ({field.type or field.role}) has not one number for each entry")
                 (tree,) = self._trees([field], first, end)
                 keep &= compare(_arrays.to_numpy(field, tree), value)
             yield first, end, keep
@@ -598,8 +685,7 @@ class Ntuple:
 
     def _steps(self, start: int, stop: int, step: int | None) -> list[tuple[int, int]]:
         if step is not None:
-            if step < 1:
-                raise Invalid("a step has at least an entry")
+            step = _count("step", step, 1, _U64)
             return [(first, min(first + step, stop)) for first in range(start, stop, step)]
         return [(max(first, start), min(end, stop)) for first, end in self.clusters if first < stop and end > start]
 
@@ -686,17 +772,17 @@ class Ntuple:
         progress
             Called with the number of entries that are written, after each cluster.
         """
-        time = None if time is None else int(time)
-        storage = _storage(storage_options)
+        _ns("time", time)
+        time_s, storage = None if time is None else int(time), _storage(storage_options)
         with _named(path):
-            self._reader.export_root(os.fspath(path), _settings(compression), time, progress, storage)
+            self._reader.export_root(os.fspath(path), _settings(compression), time_s, progress, storage)
 
     def serve(self, name: str | None = None, *, host: str = "127.0.0.1", port: int = 0) -> NtupleServer:
         """Serves it over HTTP as a file of ROOT that is nowhere, to ROOT, uproot and others; ``.url`` says where.
 
         It ends with ``close()`` or the ``with`` block. Whoever reaches the address reads it: there is no other protection.
         """
-        return self._reader.serve(name or f"{self.name}.root", host, port)
+        return self._reader.serve(name or f"{self.name}.root", host, _count("port", port, 0, 65535))
 
 
 @contextlib.contextmanager
@@ -720,6 +806,11 @@ def _whole(path: Any, options: Mapping[str, Any]) -> Iterator[Any]:
 def _by_name(name: Any, of: str) -> None:
     if not isinstance(name, str):
         raise TypeError(f"[] takes the name of a {of}, not {name!r}; a range of entries is arrays(start=…, stop=…)")
+
+
+def _is_flat(field: Field) -> bool:
+    field = field.inner()
+    return field.role == "plain" and field.repetition is None and field.type != "std::string"
 
 
 def _comparison(op: str) -> Callable[[Any, Any], Any]:
@@ -776,7 +867,7 @@ def _joined(parts: list[Any], library: str) -> Any:
 
 
 class RootWriter:
-    """Writes an ntuple to a new file of ROOT, piece by piece.
+    """Writes an ntuple to a new file of ROOT, here or at ``s3://bucket/path/file``, piece by piece.
 
     The fields are those of the first piece; ``precision`` has floats of some kept in fewer bits, see ``Store.create``. The file has its name
     when ``close`` or the ``with`` block ends it; with an exception it is given up, and what was there before stays.
@@ -792,10 +883,11 @@ class RootWriter:
         page_bytes: int = 1 << 18,
         cluster_bytes: int = 128 << 20,
         precision: Mapping[str, str] | None = None,
+        storage_options: _Storage = None,
     ) -> None:
-        remedy = "export_root writes a file there, of an ntuple that is open; a Store there takes arrays"
-        self._path, self._name, self._description = _local(path, remedy), name, description
-        self._settings, self._page_bytes, self._cluster_bytes = _settings(compression), page_bytes, cluster_bytes
+        self._path, self._name, self._description = os.fspath(path), name, description
+        self._storage = _storage(storage_options)
+        self._settings, self._how = _settings(compression), _how(page_bytes, cluster_bytes)
         self._precision = _precision(precision)
         self._writer: NtupleWriter | None = None
         self._fields: dict[str, Field] = {}
@@ -812,8 +904,8 @@ class RootWriter:
                 self._writer = self._made([(name, _arrays.emptied(tree)) for name, tree in fields])
             self._fields = {name: _arrays.field_like(tree, name) for name, tree in fields}
         fields = _fitted(self._fields, fields)
-        with _named(self._path):
-            for block in _arrays.blocks(fields, self._cluster_bytes):
+        with _named(self._path), _fitting(self._fields, fields):
+            for block in _arrays.blocks(fields, self._how["cluster_bytes"]):
                 self._writer.append(block)
 
     def _made(self, types: list[tuple[str, _arrays.Tree]]) -> NtupleWriter:
@@ -823,9 +915,9 @@ class RootWriter:
             types,
             description=self._description,
             settings=self._settings,
-            page_bytes=self._page_bytes,
-            cluster_bytes=self._cluster_bytes,
+            **self._how,
             precision=self._precision,
+            storage=self._storage,
         )
 
     def close(self) -> None:
@@ -851,6 +943,19 @@ def _fitted(known: Mapping[str, Field], fields: list[tuple[str, _arrays.Tree]]) 
         (name, _arrays.fitted(known[name], tree, f"field {name!r}") if name in known else tree)
         for name, tree in fields
     ]
+
+
+@contextlib.contextmanager
+def _fitting(known: Mapping[str, Field], fields: list[tuple[str, _arrays.Tree]]) -> Iterator[None]:
+    """Has errors of arrays that do not fit tell both types."""
+    try:
+        yield
+    except Invalid as error:
+        for name, tree in fields:
+            if name in known and f'"{name}" is not of its type' in str(error):
+                both = f"the field has {known[name].type or known[name].role}, the array {_arrays.type_of(tree)}"
+                _said(error, f"{{}}: {both}".format)
+        raise
 
 
 def write_root(path: _Path, name: str, data: Any, **options: Any) -> None:
@@ -892,8 +997,11 @@ class Store:
     """
 
     def __init__(self, container: Container | str, *, storage_options: _Storage = None) -> None:
-        if isinstance(container, str):
+        if isinstance(container, str) and container.startswith("s3:"):
             self._store = NtupleStore.remote(container, _storage(storage_options))
+        elif not isinstance(container, Container):
+            told = "a store is in a container (Store(dolmen.open(POOL).open_container(NAME))) or at s3://bucket/prefix"
+            raise Invalid(f"{container!r} is none: {told}")
         elif storage_options is not None:
             raise Invalid("storage options are for addresses that begin with s3://")
         else:
@@ -902,6 +1010,12 @@ class Store:
     def names(self) -> list[str]:
         """Names of all ntuples."""
         return self._store.names()
+
+    def __len__(self) -> int:
+        return len(self.names())
+
+    def __bool__(self) -> bool:
+        return True
 
     def __contains__(self, name: object) -> bool:
         return name in self.names()
@@ -947,9 +1061,7 @@ class Store:
             [(name, _arrays.emptied(tree)) for name, tree in fields],
             description=description,
             settings=_settings(compression),
-            group_bytes=group_bytes,
-            keep_ns=_ns(keep),
-            object_class=object_class,
+            **_stored(group_bytes, keep, object_class),
             precision=_precision(precision),
         )
         made = Stored(stored)
@@ -974,8 +1086,9 @@ class Store:
         object_class: str | None = None,
         order: Trace | Sequence[int] = (),
         progress: Callable[[int], Any] | None = None,
+        storage_options: _Storage = None,
     ) -> "Stored":
-        """Imports an ntuple of a file of ROOT, its pages bit for bit as they are, under its own name or another.
+        """Imports an ntuple of a file of ROOT, here or at ``s3://bucket/path/file``, its pages bit for bit as they are, under its own name or another.
 
         order
             Numbers of columns in the order in which they are packed, since those that are read together belong together: see
@@ -985,7 +1098,7 @@ class Store:
 
         Each page is compared with its checksum; raises Corrupt, and imports nothing, if one is damaged.
         """
-        source = open(os.fspath(path), ntuple)
+        source = open(os.fspath(path), ntuple, storage_options=storage_options)
         with _named(path):
             return self.import_ntuple(
                 source,
@@ -1016,13 +1129,59 @@ class Store:
             self._store.import_ntuple(
                 source._reader,
                 name,
-                group_bytes=group_bytes,
-                keep_ns=_ns(keep),
-                object_class=object_class,
-                order=source.order(order) if isinstance(order, Trace) else list(order),
+                **_stored(group_bytes, keep, object_class),
+                order=source.order(order) if isinstance(order, Trace) else _order(order),
                 progress=progress,
             )
         )
+
+    def import_tree(
+        self,
+        source: _Path | Tree,
+        tree: str | None = None,
+        name: str | None = None,
+        columns: _Columns = None,
+        *,
+        skip_unsupported: bool = False,
+        compression: str | None = "zstd:1",
+        page_bytes: int = 1 << 18,
+        cluster_bytes: int = 128 << 20,
+        group_bytes: int | None = None,
+        keep: float | None = None,
+        object_class: str | None = None,
+        progress: Callable[[int], Any] | None = None,
+        storage_options: _Storage = None,
+    ) -> "Stored":
+        """Imports a tree (TTree) of a file of ROOT, or one that is open, under its own name or another: each branch as a field.
+
+        source, tree
+            A path, here or ``s3://bucket/path/file``, and the name of the tree, None for the only one; or a ``Tree``.
+        columns
+            Paths of branches; None for all at the top. A field has the name of its branch, without brackets and what is behind them, and
+            with ``_`` for each dot.
+        skip_unsupported
+            Whether branches that are not read (``Tree.refused``) are left out; else one of them is an error.
+        cluster_bytes
+            Memory that it takes, about: so many bytes of entries are read at a time and become a cluster.
+        progress
+            Called with the number of entries that are in the store; nobody else sees any of them before all are there.
+
+        Raises Exists; Invalid, which names branch and class, for a branch that is not read; Corrupt.
+        """
+        of = source if isinstance(source, Tree) else Tree(source, tree, storage_options=storage_options)
+        with contextlib.nullcontext() if isinstance(source, Tree) else _named(source):
+            return Stored(
+                self._store.import_tree(
+                    of._tree,
+                    name,
+                    None if columns is None else [columns] if isinstance(columns, str) else list(columns),
+                    leaves_out=skip_unsupported,
+                    settings=_settings(compression),
+                    **_how(page_bytes, cluster_bytes),
+                    **_stored(group_bytes, keep, object_class),
+                    progress=progress,
+                )
+            )
 
     def skim(
         self,
@@ -1051,9 +1210,7 @@ class Store:
             names,
             source._passing(filter, start, stop),
             settings=_settings(compression),
-            group_bytes=group_bytes,
-            keep_ns=_ns(keep),
-            object_class=object_class,
+            **_stored(group_bytes, keep, object_class),
         )
         return Stored(made)
 
@@ -1071,7 +1228,7 @@ class Store:
         """
         _wanted(stored, Stored, "store[name]")
         names = [columns] if isinstance(columns, str) else list(columns or ())
-        return Stored(self._store.clone(stored._stored, name, names, version, tag))
+        return Stored(self._store.clone(stored._stored, name, names, *_when(version, tag, None)[:2]))
 
     def collect(self) -> str:
         """Frees what no version needs, and what writers that are gone have left; tells what was freed."""
@@ -1094,13 +1251,13 @@ class Stored:
 
     def open(self, *, version: int | None = None, tag: str | None = None, time: float | None = None) -> Ntuple:
         """Opens a version for reading, the current one unless another is told; see ``open`` of this module."""
-        return Ntuple(self._stored.open(version, tag, _ns(time)))
+        return Ntuple(self._stored.open(*_when(version, tag, time)))
 
     def version(
         self, version: int | None = None, *, tag: str | None = None, time: float | None = None
     ) -> Version:
         """The current version, or another."""
-        return Version(self._stored.version(version, tag, _ns(time)))
+        return Version(self._stored.version(*_when(version, tag, time)))
 
     def versions(self) -> list[Version]:
         """All versions that are there, the oldest first."""
@@ -1112,7 +1269,7 @@ class Stored:
 
     def tag(self, name: str, version: int | None = None, *, move: bool = False) -> Version:
         """Has a tag keep a version, the current one unless its number is told. With ``move`` also a tag that is there."""
-        return Version(self._stored.tag(name, version, move=move))
+        return Version(self._stored.tag(name, _count_or_none("version", version, 0, _U64), move=move))
 
     def untag(self, name: str) -> None:
         """Removes a tag."""
@@ -1120,28 +1277,51 @@ class Stored:
 
     def keep(self, seconds: float) -> None:
         """Sets for how long versions that were replaced are kept."""
-        self._stored.keep(int(seconds * 1e9))
+        self._stored.keep(_nanoseconds("seconds", seconds))
 
     def expire(self) -> int:
         """Removes versions that no tag keeps and that were kept for long enough; how many. ``Store.collect`` frees their pages."""
         return self._stored.expire()
 
     def appender(
-        self, *, compression: str | None = "zstd:1", page_bytes: int = 1 << 18, cluster_bytes: int = 128 << 20
+        self,
+        *,
+        compression: str | None = "zstd:1",
+        page_bytes: int = 1 << 18,
+        cluster_bytes: int = 128 << 20,
+        fill: _Fill = None,
     ) -> "Appender":
-        """Who appends in several pieces that are seen at once: see ``Appender``."""
-        settings = _settings(compression)
-        appender = self._stored.append(settings=settings, page_bytes=page_bytes, cluster_bytes=cluster_bytes)
+        """Who appends in several pieces that are seen at once: see ``Appender``.
+
+        fill
+            Names and values of fields that are filled where the data have none, if they were added to the ntuple later (``add_column``), also
+            meanwhile: numbers (0, NaN, …) of fields of one number, None for zeros, empty texts and collections, whatever a field is. The
+            values are stored as if they had been given.
+        """
+        appender = self._stored.append(
+            settings=_settings(compression), **_how(page_bytes, cluster_bytes), fill=_fills(fill)
+        )
         return Appender(appender, self.open().fields)
 
     def append(self, data: Any, **options: Any) -> Version:
-        """Appends entries, which are seen at once, behind what others have appended; ``options`` as of ``appender``. The new version."""
+        """Appends entries, which are seen at once, behind what others have appended; ``options`` as of ``appender``. The new version.
+
+        Raises Invalid, which names fields that are missing and not filled (``fill``), and arrays that do not fit their fields.
+        """
         return self._append(_arrays.fields_of(data), **options)
 
     def _append(self, fields: list[tuple[str, _arrays.Tree]], **options: Any) -> Version:
-        appender = self.appender(**options)
-        appender._put(fields)
-        return appender.commit()
+        return self._appended(self.appender(**options), lambda appender: appender._put(fields))
+
+    def _appended(self, appender: "Appender", put: Callable[["Appender"], None]) -> Version:
+        try:
+            put(appender)
+            return appender.commit()
+        except BaseException:
+            # What was put is freed at once; the error that there is says more than one of this.
+            with contextlib.suppress(Error):
+                appender.discard()
+            raise
 
     def add_column(
         self,
@@ -1172,8 +1352,12 @@ class Stored:
         """As ``add_column``, several fields at once: a mapping of names to arrays, a table, or an awkward array of records."""
         fields = _arrays.fields_of(data)
         types = [(name, _arrays.emptied(tree)) for name, tree in fields]
-        settings, kept = _settings(compression), _precision(precision)
-        adder = self._stored.add_columns(types, settings=settings, page_bytes=page_bytes, precision=kept)
+        adder = self._stored.add_columns(
+            types,
+            settings=_settings(compression),
+            page_bytes=_count("page_bytes", page_bytes, 1, _U32),
+            precision=_precision(precision),
+        )
         try:
             adder.put(fields)
             return Version(adder.commit())
@@ -1195,11 +1379,11 @@ class Stored:
         It is done in steps of about ``step_bytes`` before compression, each a version; what was there before stays as long as versions have
         it. ``progress`` is called with the number of entries that are done.
         """
-        done, settings = 0, _settings(compression)
+        _progress(progress)
+        step_bytes = _count("step_bytes", step_bytes, 1, _U64)
+        done, settings, how = 0, _settings(compression), _how(page_bytes, cluster_bytes)
         while True:
-            reshaped = self._stored.reshape(
-                done, step_bytes, settings=settings, page_bytes=page_bytes, cluster_bytes=cluster_bytes
-            )
+            reshaped = self._stored.reshape(done, step_bytes, settings=settings, **how)
             if reshaped is None:
                 return self.version()
             done = reshaped[1][1]
@@ -1210,7 +1394,8 @@ class Stored:
         """Has what is written from now on packed in this order of columns (see ``Ntuple.order``), or in that which follows from a ``Trace``,
         and what is there when it is reshaped.
         """
-        self._stored.pack(self.open().order(order) if isinstance(order, Trace) else list(order), group_bytes)
+        packed = self.open().order(order) if isinstance(order, Trace) else _order(order)
+        self._stored.pack(packed, _count("group_bytes", group_bytes, 1, _GROUP))
 
     def scrub(
         self,
@@ -1230,19 +1415,26 @@ class Stored:
         """
         path = None if repair_from is None else os.fspath(repair_from)
         with contextlib.nullcontext() if repair_from is None else _named(repair_from):
-            return Scrubbed(self._stored.scrub(version, tag, path=path, ntuple=ntuple, progress=progress))
+            return Scrubbed(self._stored.scrub(*_when(version, tag, None)[:2], path=path, ntuple=ntuple, progress=progress))
 
-    def append_root(self, path: _Path, ntuple: str | None = None) -> Version:
-        """Appends all entries of an ntuple of a file of ROOT with the same fields and columns, its pages as they are."""
-        appender = self.appender()
+    def append_root(
+        self, path: _Path, ntuple: str | None = None, *, fill: _Fill = None, storage_options: _Storage = None
+    ) -> Version:
+        """Appends all entries of an ntuple of a file of ROOT, here or at ``s3://bucket/path/file``, with the same fields and columns, its
+        pages as they are; ``fill`` as of ``appender``, for files from before a field was added.
+
+        Raises Invalid, which names fields that are missing, new or of another type; what is only stored in other columns ``append`` takes:
+        ``append(open(path).arrays())``.
+        """
+        source = open(os.fspath(path), ntuple, storage_options=storage_options)
         with _named(path):
-            appender._appender.put_root(os.fspath(path), ntuple)
-            return appender.commit()
+            return self._appended(self.appender(fill=fill), lambda appender: appender.put_ntuple(source))
 
 
 class Appender:
     """Appends to an ntuple of a container. What is put is stored at once and seen with ``commit``, all of it or nothing; others may
-    append at the same time, from here or elsewhere. A ``with`` block commits at its end, and gives up with an exception.
+    append at the same time, from here or elsewhere. A ``with`` block commits at its end, and gives up with an exception. If others add fields
+    meanwhile, the commit raises Invalid, which names them, unless they are filled: see ``Stored.appender``.
     """
 
     def __init__(self, appender: NtupleAppender, fields: Mapping[str, Field]) -> None:
@@ -1253,21 +1445,24 @@ class Appender:
         """Puts entries: a mapping of names to arrays, a table of Arrow or pandas, or an awkward array of records.
 
         Numbers become those of the fields where nothing is lost by that. Flat arrays are written from where they are: nobody may change
-        them meanwhile. Raises Invalid for an array that does not fit its field, NotFound if one is missing.
+        them meanwhile. Raises Invalid for an array that does not fit its field, and for fields that are missing and not filled.
         """
         self._put(_arrays.fields_of(data))
 
     def _put(self, fields: list[tuple[str, _arrays.Tree]]) -> None:
-        given = {name for name, _ in fields}
-        for name, field in self._fields.items():
-            if name not in given and not field.projected:
-                raise NotFound(f"the data has no field {name!r}, which the ntuple has")
-        self._appender.put(_fitted(self._fields, fields))
+        with _fitting(self._fields, fields):
+            self._appender.put(_fitted(self._fields, fields))
 
-    def put_root(self, path: _Path, ntuple: str | None = None) -> None:
-        """Puts all entries of an ntuple of a file of ROOT with the same fields and columns, its pages as they are."""
+    def put_root(self, path: _Path, ntuple: str | None = None, *, storage_options: _Storage = None) -> None:
+        """Puts all entries of an ntuple of a file of ROOT with the same fields and columns, its pages as they are; see ``append_root``."""
+        source = open(os.fspath(path), ntuple, storage_options=storage_options)
         with _named(path):
-            self._appender.put_root(os.fspath(path), ntuple)
+            self.put_ntuple(source)
+
+    def put_ntuple(self, source: Ntuple) -> None:
+        """Puts all entries of an ntuple that is open, wherever it is, with the same fields and columns, its pages as they are."""
+        _wanted(source, Ntuple, "what open gives, of a file or of a Stored")
+        self._appender.put_ntuple(source._reader)
 
     def commit(self) -> Version:
         """Makes what was put part of the ntuple; the new version."""

@@ -89,6 +89,20 @@ def field_like(tree: Tree, name: str = "") -> Field:
     return field
 
 
+def type_of(tree: Tree) -> str:
+    """The type in C++ of what a tree has, in words where it has none."""
+    kind = tree[0]
+    if kind == "values":
+        return _NAMES[tree[1]]
+    if kind == "lists":
+        return f"std::vector<{type_of(tree[3])}>" if tree[1] == "items" else "std::string"
+    if kind == "repeated":
+        return f"std::array<{type_of(tree[3])},{tree[1]}>"
+    if kind == "record":
+        return f"a record of {', '.join(name for name, _ in tree[2])}"
+    return f"one of {', '.join(type_of(part) for part in tree[3])}"
+
+
 def _item(field: Field) -> Field | None:
     """The field of what a collection has, or none if several stand for a record."""
     return field.children[0] if len(field.children) == 1 else None

@@ -143,9 +143,12 @@ impl From<dolmen_rntuple::Error> for Failure {
             | E::Contended { .. }
             | E::Slow { .. } => Self::new(Exit::InUse, why).hint("run the command again"),
             E::Stopped => interrupt::failure(),
-            E::OtherStore | E::NoEntries { .. } | E::NoFit { .. } | E::NotFlat { .. } => {
-                Self::new(Exit::Usage, why)
-            }
+            E::OtherFields(_)
+            | E::BadName { .. }
+            | E::OtherStore
+            | E::NoEntries { .. }
+            | E::NoFit { .. }
+            | E::NotFlat { .. } => Self::new(Exit::Usage, why),
             E::Bucket { source } => {
                 use dolmen_rntuple::bucket::Failure as F;
                 let exit = match source.failure {
@@ -153,7 +156,7 @@ impl From<dolmen_rntuple::Error> for Failure {
                     F::Denied => Exit::Refused,
                     F::NoBucket => Exit::Missing,
                     F::Invalid => Exit::Usage,
-                    F::Other => Exit::Other,
+                    F::Other | F::Stopped => Exit::Other,
                 };
                 Self::new(exit, format!("{why}: {}", said(&*source.source)))
             }

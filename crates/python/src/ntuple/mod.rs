@@ -14,7 +14,7 @@ use dolmen_env::{Clock, RealClock};
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::rootfile::{FileOptions, FileTime};
 use dolmen_rntuple::write::Options;
-use pyo3::prelude::{Bound, Py, PyAny, PyModule, PyModuleMethods, PyResult, Python, wrap_pyfunction};
+use pyo3::prelude::{Bound, PyModule, PyModuleMethods, PyResult, wrap_pyfunction};
 
 /// The compression of a number in a file: algorithm times 100 and level.
 fn compression(settings: u32) -> Result<Compression> {
@@ -34,18 +34,6 @@ fn options(settings: u32, page_bytes: u32, cluster_bytes: u64, has_zones: bool) 
 fn file_options(compression: Compression, time_s: Option<u64>) -> FileOptions {
     let time_s = time_s.unwrap_or_else(|| RealClock.now_ns() / 1_000_000_000);
     FileOptions { time: FileTime::of_unix(time_s), compression }
-}
-
-/// Tells a function of Python of progress; what it raises is told by the interpreter, and changes nothing.
-fn teller(progress: Option<Py<PyAny>>) -> impl FnMut(u64) {
-    move |entries| {
-        let Some(progress) = &progress else { return };
-        Python::attach(|py| {
-            if let Err(error) = progress.call1(py, (entries,)) {
-                error.write_unraisable(py, None);
-            }
-        });
-    }
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -4,6 +4,7 @@ use super::remote::{Said, export_to, root_file};
 use super::{compression, file_options, tree};
 use crate::error::{Error, Result, Wrong};
 use crate::slot::Slot;
+use crate::watch::{detached, teller};
 use dolmen_env::Address;
 use dolmen_rntuple::estimate::{Medium, Prices, Usage, blob_bytes, usage};
 use dolmen_rntuple::format::Header;
@@ -74,7 +75,7 @@ pub(super) fn trace_text(readings: Vec<(Vec<String>, u64)>) -> String {
 #[pyfunction]
 #[pyo3(signature = (path, storage=None))]
 pub(super) fn ntuples(py: Python<'_>, path: PathBuf, storage: Option<Said>) -> PyResult<Vec<String>> {
-    let names = py.detach(|| Ok::<_, Error>(root_file(&path, storage)?.ntuples()))?;
+    let names = detached(py, || Ok(root_file(&path, storage)?.ntuples()))?;
     Ok(names.into_iter().map(Into::into).collect())
 }
 
@@ -107,7 +108,7 @@ impl NtupleReader {
 }
 
 impl Any {
-    fn header(&self) -> &Header {
+    pub(super) fn header(&self) -> &Header {
         each!(self, ntuple => ntuple.header())
     }
 
@@ -140,7 +141,7 @@ impl NtupleReader {
         name: Option<String>,
         storage: Option<Said>,
     ) -> PyResult<Self> {
-        let ntuple = py.detach(|| open_file(&path, name.as_deref(), storage))?;
+        let ntuple = detached(py, || open_file(&path, name.as_deref(), storage))?;
         Ok(Self { held: Held::File(Any::File(Arc::new(ntuple))) })
     }
 
@@ -200,7 +201,7 @@ impl NtupleReader {
                     .collect(),
             )
         };
-        Ok(py.detach(clusters)?)
+        Ok(detached(py, clusters)?)
     }
 
     /// Reads fields, by their numbers, of entries: a tree for each.
@@ -213,7 +214,7 @@ impl NtupleReader {
     ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         let ntuple = self.ntuple(py)?;
         known(&ntuple, &fields)?;
-        let arrays = py.detach(|| {
+        let arrays = detached(py, || {
             each!(&ntuple, ntuple => ntuple.read(&fields, range(first, end))).map_err(Error::from)
         })?;
         arrays.into_iter().map(|array| tree::shown(py, array)).collect()
@@ -229,7 +230,7 @@ impl NtupleReader {
     ) -> PyResult<Vec<(u64, u64)>> {
         let conditions = conditions.into_iter().map(condition).collect::<PyResult<Vec<_>>>()?;
         let Any::Stored(ntuple) = self.ntuple(py)? else { return Ok(vec![(first, end)]) };
-        let found = py.detach(|| ntuple.prune(&conditions, range(first, end)).map_err(Error::from))?;
+        let found = detached(py, || ntuple.prune(&conditions, range(first, end)).map_err(Error::from))?;
         Ok(found.into_iter().map(|entries| (entries.first, entries.end)).collect())
     }
 
@@ -281,7 +282,7 @@ impl NtupleReader {
         if !(latency_s >= 0.0 && bandwidth_bytes_s > 0.0) {
             return Err(Error::Argument(Wrong::Medium).into());
         }
-        let usage = py.detach(|| {
+        let usage = detached(py, || {
             each!(&ntuple, ntuple => usage(ntuple, &fields, range(first, end))).map_err(Error::from)
         })?;
         let (put, get, gigabyte_month, gigabyte_out) = prices;
@@ -305,8 +306,8 @@ impl NtupleReader {
     ) -> PyResult<()> {
         let ntuple = self.ntuple(py)?;
         let options = file_options(compression(settings)?, time_s);
-        let tell = super::teller(progress);
-        py.detach(|| each!(&ntuple, ntuple => export_to(ntuple, &path, storage, options, tell)))?;
+        let tell = teller(py, progress)?;
+        detached(py, || each!(&ntuple, ntuple => export_to(ntuple, &path, storage, options, tell)))?;
         Ok(())
     }
 
@@ -325,7 +326,7 @@ impl NtupleReader {
         let options = file_options(compression(settings)?, Some(time_s));
         let host = host.parse().or(Err(Error::Argument(Wrong::Host)))?;
         let address = Address::Tcp(std::net::SocketAddr::new(host, port));
-        let served = py.detach(|| {
+        let served = detached(py, || {
             let tag = ntuple.header().checksum ^ ntuple.entry_count();
             let shown = each!(ntuple, ntuple => shown(VirtualFile::new(ntuple, &name, options)?, &name, tag));
             Ok::<_, Error>(Served::start(&address, vec![shown])?)
@@ -358,14 +359,18 @@ fn condition((field, compare, number): (String, String, Bound<'_, PyAny>)) -> Py
         ">" => Compare::Greater,
         _ => return Err(Error::Argument(Wrong::Comparison).into()),
     };
-    let number = if let Ok(number) = number.extract::<i64>() {
-        Number::Signed(number)
-    } else if let Ok(number) = number.extract::<u64>() {
-        Number::Unsigned(number)
-    } else {
-        Number::Float(number.extract::<f64>()?)
-    };
-    Ok(Condition { field: field.into(), compare, number })
+    Ok(Condition { field: field.into(), compare, number: self::number(&number)? })
+}
+
+/// A number of Python.
+pub(super) fn number(number: &Bound<'_, PyAny>) -> PyResult<Number> {
+    if let Ok(number) = number.extract::<i64>() {
+        return Ok(Number::Signed(number));
+    }
+    if let Ok(number) = number.extract::<u64>() {
+        return Ok(Number::Unsigned(number));
+    }
+    Ok(Number::Float(number.extract::<f64>()?))
 }
 
 /// What an estimate says, as Python has it.

@@ -1,17 +1,19 @@
 //! Ntuples in a container: their names, versions and tags, and who appends to them.
 
 use super::options;
-use super::reader::{Any, NtupleReader};
+use super::reader::{Any, NtupleReader, number};
 use super::remote::{Said, options as options_of};
-use super::writer::{Precision, add, complete, given, header, lent, taken};
+use super::trees::NtupleTree;
+use super::writer::{Precision, add, given, header, lent, taken};
 use crate::container::Container;
-use crate::error::{Error, Result, Wrong};
+use crate::error::{Error, Named, Result, Wrong};
 use crate::oid::class_of;
 use crate::slot::{Session, Slot};
+use crate::watch::{detached, teller};
 use dolmen_remote::Remote;
 use dolmen_rntuple::format::schema::{Field, Schema};
 use dolmen_rntuple::store::{
-    Appender, ColumnAdder, CreateOptions, Store, StoreOptions, Stored, Version, When,
+    Appender, ColumnAdder, CreateOptions, Fill, Store, StoreOptions, Stored, TreeOptions, Version, When,
 };
 use dolmen_rntuple::write::{self, Options, Room};
 use dolmen_rntuple::{Entries, Ntuple, Source};
@@ -53,7 +55,7 @@ fn import<S: Source>(
     from: &Ntuple<S>,
     name: Option<String>,
     how: &CreateOptions,
-    teller: impl FnMut(u64),
+    teller: impl FnMut(u64) -> dolmen_rntuple::Result<()>,
 ) -> Result<String> {
     let name = name.unwrap_or_else(|| from.header().name.to_string());
     store.import_telling(&name, from, how, teller)?;
@@ -72,6 +74,15 @@ fn create_options(
     Ok(CreateOptions { group_bytes, class, keep_ns: keep_ns.unwrap_or(default.keep_ns), order, ..default })
 }
 
+/// Whether an order names columns that there are, each once.
+fn check_order(order: &[u32], column_count: usize) -> Result<()> {
+    let wrong = order.iter().enumerate().find_map(|(at, &column)| match column as usize >= column_count {
+        true => Some(format!("order: there is no column {column}; there are {column_count}, from 0 on")),
+        false => order[..at].contains(&column).then(|| format!("order: column {column} is there twice")),
+    });
+    wrong.map_or(Ok(()), |wrong| Err(Error::Told(Named(wrong))))
+}
+
 #[pymethods]
 impl NtupleStore {
     #[new]
@@ -86,7 +97,7 @@ impl NtupleStore {
     #[pyo3(signature = (address, storage=None))]
     fn remote(py: Python<'_>, address: String, storage: Option<Said>) -> PyResult<Self> {
         let options = options_of(storage)?;
-        let slot = py.detach(|| {
+        let slot = detached(py, || {
             let bucket = Remote::open(&address, &options)?;
             let store = Store::in_bucket(Arc::new(bucket), &StoreOptions::default());
             Session::new(address, false, None).hold(store)
@@ -145,12 +156,44 @@ impl NtupleStore {
     ) -> PyResult<StoredNtuple> {
         let how = create_options(group_bytes, keep_ns, object_class, order)?;
         let from = reader.ntuple(py)?;
+        check_order(&how.order, from.header().schema.columns.len())?;
+        let teller = teller(py, progress)?;
         let stored = self.run(py, |store| {
-            let teller = super::teller(progress);
             let name = match &from {
                 Any::File(from) => import(store, from, name, &how, teller),
                 Any::Stored(from) => import(store, from, name, &how, teller),
             }?;
+            Ok(store.ntuple(&name)?)
+        })?;
+        Ok(self.hold(py, stored)?)
+    }
+
+    /// Makes an ntuple of a tree: of its branches, or of some. Those that are not read are left out if that is asked for.
+    #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
+    #[pyo3(signature = (tree, name=None, branches=None, *, leaves_out=false, settings=501, page_bytes=262_144, cluster_bytes=134_217_728, group_bytes=None, keep_ns=None, object_class=None, progress=None))]
+    fn import_tree(
+        &self,
+        py: Python<'_>,
+        tree: PyRef<'_, NtupleTree>,
+        name: Option<String>,
+        branches: Option<Vec<String>>,
+        leaves_out: bool,
+        settings: u32,
+        page_bytes: u32,
+        cluster_bytes: u64,
+        group_bytes: Option<u32>,
+        keep_ns: Option<u64>,
+        object_class: Option<&str>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<StoredNtuple> {
+        let how = create_options(group_bytes, keep_ns, object_class, Vec::new())?;
+        let write = options(settings, page_bytes, cluster_bytes, true)?;
+        let branches = branches.map(|names| names.into_iter().map(Into::into).collect());
+        let of = TreeOptions { branches, leaves_out, write };
+        let (teller, tree) = (teller(py, progress)?, tree.tree());
+        let stored = self.run(py, |store| {
+            let name = name.unwrap_or_else(|| tree.name().rsplit('/').next().unwrap_or_default().to_owned());
+            store.import_tree(&name, &tree, &of, &how, teller)?;
             Ok(store.ntuple(&name)?)
         })?;
         Ok(self.hold(py, stored)?)
@@ -329,7 +372,11 @@ impl StoredNtuple {
 
     /// Has what is written from now on packed in this order of columns, into groups of about so many bytes.
     fn pack(&self, py: Python<'_>, order: Vec<u32>, group_bytes: u32) -> PyResult<()> {
-        Ok(self.slot.run(py, |stored| Ok(stored.pack(&order, group_bytes)?))?)
+        let pack = |stored: &Stored| {
+            check_order(&order, stored.open(When::Now)?.header().schema.columns.len())?;
+            Ok(stored.pack(&order, group_bytes)?)
+        };
+        Ok(self.slot.run(py, pack)?)
     }
 
     /// Begins to add columns for fields of the types that these arrays have; their values are not put.
@@ -374,8 +421,9 @@ impl StoredNtuple {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(u64, u64, u64, Vec<Bad>)> {
         let when = when(version, tag, None)?;
+        let teller = teller(py, progress)?;
         let (scrubbed, repaired) = self.slot.run(py, |stored| {
-            let scrubbed = stored.scrub(when, super::teller(progress))?;
+            let scrubbed = stored.scrub(when, teller)?;
             let repaired = match &path {
                 Some(path) => {
                     stored.repair(&scrubbed.bad, &super::reader::open_file(path, ntuple.as_deref(), None)?)?
@@ -392,16 +440,26 @@ impl StoredNtuple {
     }
 
     /// Begins to append.
-    #[pyo3(signature = (*, settings=501, page_bytes=262_144, cluster_bytes=134_217_728))]
+    #[pyo3(signature = (*, settings=501, page_bytes=262_144, cluster_bytes=134_217_728, fill=Vec::new()))]
     fn append(
         &self,
         py: Python<'_>,
         settings: u32,
         page_bytes: u32,
         cluster_bytes: u64,
+        fill: Vec<(String, Option<Bound<'_, PyAny>>)>,
     ) -> PyResult<NtupleAppender> {
         let options = options(settings, page_bytes, cluster_bytes, true)?;
-        let appender = self.slot.run(py, |stored| Ok(stored.append()?))?;
+        let mut fills = Vec::new();
+        for (field, value) in fill {
+            let number = value.map(|value| number(&value)).transpose()?;
+            fills.push(Fill { field: field.into(), number });
+        }
+        let appender = self.slot.run(py, |stored| {
+            let mut appender = stored.append()?;
+            appender.fill(fills, &options);
+            Ok(appender)
+        })?;
         let session = self.slot.session().clone();
         let slot = py.detach(|| session.hold(Mutex::new(Some(appender))))?;
         Ok(NtupleAppender { options, slot })
@@ -457,17 +515,18 @@ impl NtupleColumnAdder {
         Ok(self.run(py, of)?)
     }
 
-    /// Puts values for the next clusters, of all of their entries.
+    /// Puts values for all clusters that lack them.
     fn put(&self, py: Python<'_>, fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<()> {
         let fields = lent(fields)?;
         let put = |adder: &mut ColumnAdder| {
             let fields = given(&fields);
-            let (mut at, count, mut room) = (0, write::entry_count(&fields)?, Room::default());
-            while at < count {
+            let (mut at, given, mut room) = (0, write::entry_count(&fields)?, Room::default());
+            let needed = adder.missing().iter().map(|entries| entries.end - entries.first).sum();
+            if given != needed {
+                return Err(Error::Entries { given, needed });
+            }
+            while at < given {
                 let next = adder.missing().first().map_or(0, |entries| entries.end - entries.first);
-                if next == 0 || at + next > count {
-                    return Err(Error::Argument(Wrong::Clusters));
-                }
                 let mut cluster =
                     write::seal_in(&self.schema, &fields, at..at + next, &self.options, &mut room)?;
                 cluster.columns.drain(..self.first_column);
@@ -526,7 +585,6 @@ impl NtupleAppender {
         let fields = lent(fields)?;
         let put = |appender: &mut Appender| {
             let schema = appender.schema().clone();
-            complete(&schema, &fields)?;
             let (fields, mut room) = (given(&fields), Room::default());
             for entries in write::cut(&fields, &self.options)? {
                 appender.push(&write::seal_in(&schema, &fields, entries, &self.options, &mut room)?)?;
@@ -536,12 +594,12 @@ impl NtupleAppender {
         Ok(self.run(py, put)?)
     }
 
-    /// Puts all entries of an ntuple of a file of ROOT with the same schema, its pages as they are.
-    #[pyo3(signature = (path, ntuple=None))]
-    fn put_root(&self, py: Python<'_>, path: PathBuf, ntuple: Option<String>) -> PyResult<()> {
-        let put = |appender: &mut Appender| {
-            let ntuple = super::reader::open_file(&path, ntuple.as_deref(), None)?;
-            Ok(appender.push_all(&ntuple)?)
+    /// Puts all entries of another ntuple with the same fields, its pages as they are.
+    fn put_ntuple(&self, py: Python<'_>, reader: PyRef<'_, NtupleReader>) -> PyResult<()> {
+        let from = reader.ntuple(py)?;
+        let put = |appender: &mut Appender| match &from {
+            Any::File(from) => Ok(appender.push_all(from)?),
+            Any::Stored(from) => Ok(appender.push_all(from)?),
         };
         Ok(self.run(py, put)?)
     }

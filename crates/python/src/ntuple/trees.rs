@@ -1,9 +1,10 @@
 //! Trees in files of ROOT, which were before ntuples.
 
+use super::remote::{Said, root_file};
 use super::tree;
 use crate::error::{Error, Result, Wrong};
+use crate::watch::detached;
 use dolmen_rntuple::Entries;
-use dolmen_rntuple::rootfile::RootFile;
 use dolmen_rntuple::rootfile::tree::Tree;
 use pyo3::prelude::{Bound, PyResult, Python, pyclass, pyfunction, pymethods};
 use pyo3::types::PyTuple;
@@ -18,13 +19,14 @@ pub(crate) struct NtupleTree {
 
 /// Names of the trees in a file of ROOT.
 #[pyfunction]
-pub(super) fn trees(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
-    let names = py.detach(|| Ok::<_, Error>(RootFile::open(&path)?.trees()))?;
+#[pyo3(signature = (path, storage=None))]
+pub(super) fn trees(py: Python<'_>, path: PathBuf, storage: Option<Said>) -> PyResult<Vec<String>> {
+    let names = detached(py, || Ok(root_file(&path, storage)?.trees()))?;
     Ok(names.into_iter().map(Into::into).collect())
 }
 
-fn open(path: &Path, name: Option<&str>) -> Result<Tree> {
-    let file = Arc::new(RootFile::open(path)?);
+fn open(path: &Path, name: Option<&str>, storage: Option<Said>) -> Result<Tree> {
+    let file = Arc::new(root_file(path, storage)?);
     let names = file.trees();
     let name = match (name, &names[..]) {
         (Some(name), _) => name,
@@ -35,6 +37,12 @@ fn open(path: &Path, name: Option<&str>) -> Result<Tree> {
     Ok(Tree::open(&file, name)?)
 }
 
+impl NtupleTree {
+    pub(super) fn tree(&self) -> Arc<Tree> {
+        Arc::clone(&self.tree)
+    }
+}
+
 /// A branch as Python has it: its path, its type (empty if it is refused), why it is refused, the branch above, how many are below.
 type Branch = (String, String, Option<String>, Option<usize>, usize);
 
@@ -42,9 +50,9 @@ type Branch = (String, String, Option<String>, Option<usize>, usize);
 impl NtupleTree {
     /// Opens a tree of a file of ROOT; without a name the only one.
     #[new]
-    #[pyo3(signature = (path, name=None))]
-    fn new(py: Python<'_>, path: PathBuf, name: Option<String>) -> PyResult<Self> {
-        let tree = py.detach(|| open(&path, name.as_deref()))?;
+    #[pyo3(signature = (path, name=None, storage=None))]
+    fn new(py: Python<'_>, path: PathBuf, name: Option<String>, storage: Option<Said>) -> PyResult<Self> {
+        let tree = detached(py, || open(&path, name.as_deref(), storage))?;
         Ok(Self { tree: Arc::new(tree) })
     }
 
@@ -82,6 +90,6 @@ impl NtupleTree {
             return Err(Error::Argument(Wrong::Field).into());
         }
         let read = || self.tree.read(&branches, Entries { first, end }).map_err(Error::from);
-        py.detach(read)?.into_iter().map(|array| tree::shown(py, array)).collect()
+        detached(py, read)?.into_iter().map(|array| tree::shown(py, array)).collect()
     }
 }

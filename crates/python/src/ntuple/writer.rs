@@ -1,8 +1,10 @@
 //! Arrays into a file of ROOT.
 
+use super::remote::{Said, root_writer};
 use super::tree::{self, Lending};
 use super::{compression, file_options, options};
 use crate::error::{Error, Result, Wrong};
+use crate::watch::detached;
 use dolmen_rntuple::Array;
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::schema::Schema;
@@ -77,6 +79,7 @@ pub(super) fn header(
 ) -> Result<Header> {
     let mut schema = Schema::default();
     add(&mut schema, fields, precision, options)?;
+    write::check_name(name)?;
     let writer = concat!("Dolmen ", env!("CARGO_PKG_VERSION")).into();
     Ok(Header { name: name.into(), description: description.into(), writer, schema, checksum: 0 })
 }
@@ -86,7 +89,7 @@ impl NtupleWriter {
     /// Begins a file with an ntuple whose fields are of the types that these arrays have; their values are not written.
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "what a file and its pages can be")]
-    #[pyo3(signature = (path, name, fields, *, description="", settings=505, page_bytes=262_144, cluster_bytes=134_217_728, time_s=None, precision=Vec::new()))]
+    #[pyo3(signature = (path, name, fields, *, description="", settings=505, page_bytes=262_144, cluster_bytes=134_217_728, time_s=None, precision=Vec::new(), storage=None))]
     fn create(
         py: Python<'_>,
         path: PathBuf,
@@ -98,20 +101,21 @@ impl NtupleWriter {
         cluster_bytes: u64,
         time_s: Option<u64>,
         precision: Precision,
+        storage: Option<Said>,
     ) -> PyResult<Self> {
         let fields = taken(fields)?;
         let options = options(settings, page_bytes, cluster_bytes, false)?;
         let header = header(name, description, &fields, &precision, &options)?;
         let known = header.schema.known();
         let of_file = file_options(compression(settings)?, time_s);
-        let writer = py.detach(|| RootWriter::create(&path, header, known, of_file).map_err(Error::from))?;
+        let writer = detached(py, || root_writer(&path, storage, header, known, of_file))?;
         Ok(Self { options, writer: Mutex::new(Some(writer)) })
     }
 
     /// Appends entries, as clusters of their own.
     fn append(&self, py: Python<'_>, fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<()> {
         let fields = lent(fields)?;
-        py.detach(|| self.put(&fields))?;
+        detached(py, || self.put(&fields))?;
         Ok(())
     }
 
@@ -121,7 +125,7 @@ impl NtupleWriter {
             Some(writer) => Ok(writer.finish()?),
             None => Err(Error::Closed),
         };
-        Ok(py.detach(finish)?)
+        Ok(detached(py, finish)?)
     }
 
     /// Gives it up: nothing is left of it. Does nothing to one that is finished.
@@ -145,7 +149,7 @@ impl NtupleWriter {
 }
 
 /// All fields at the top that hold values are there.
-pub(super) fn complete(schema: &Schema, fields: &Lendings) -> Result<()> {
+fn complete(schema: &Schema, fields: &Lendings) -> Result<()> {
     let tops = (0_u32..).zip(&schema.fields).filter(|(number, field)| field.parent == *number);
     for (_, field) in tops.filter(|(_, field)| field.source.is_none()) {
         if !fields.iter().any(|(name, _)| **name == *field.name) {

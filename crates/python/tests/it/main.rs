@@ -167,6 +167,11 @@ fn coroutines() {
 }
 
 #[test]
+fn coroutines_over_ntuples() {
+    passes("test_ntuple_aio.py");
+}
+
+#[test]
 fn documentation() {
     passes("test_docs.py");
 }
@@ -199,6 +204,21 @@ fn ntuples_of_experiments() {
 #[test]
 fn ntuples_in_containers() {
     passes("test_ntuple_store.py");
+}
+
+#[test]
+fn ntuples_that_are_appended_to_and_trees() {
+    passes("test_ntuple_appended.py");
+}
+
+#[test]
+fn what_wrong_arguments_of_ntuples_are_told() {
+    passes("test_ntuple_told.py");
+}
+
+#[test]
+fn what_is_ended_before_it_is_done() {
+    passes("test_ntuple_ended.py");
 }
 
 #[test]

@@ -2,10 +2,14 @@
 
 use crate::bucket::pattern;
 use crate::weed::{OWNER, READER, WRITER, Weed, nowhere, weed};
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use dolmen_remote::{Options, Remote};
+use dolmen_env::{Address, Listener};
+use dolmen_remote::{Options, Remote, RemoteFile};
 use dolmen_rntuple::bucket::{Bucket, BucketResult, Failure, Got, Put, Read};
+use dolmen_rntuple::stop;
 use dolmen_types::IoBuf;
+use std::sync::Arc;
 
 fn failure<T: core::fmt::Debug>(result: BucketResult<T>) -> Failure {
     result.unwrap_err().failure
@@ -79,6 +83,29 @@ fn where_nothing_listens_is_said_at_once() {
     let remote = Remote::open("s3://events/x", &options).unwrap();
     // It would be repeated for an hour if it were.
     assert_eq!(failures(&remote), [Failure::Unreachable; 6]);
+}
+
+#[test]
+fn who_waits_for_a_server_that_never_answers_can_be_told_to_stop() {
+    let silent = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+    let hour = Duration::from_secs(3600);
+    let options = Options {
+        endpoint: Some(silent.address().to_string().replace("tcp://", "http://")),
+        repeat: hour,
+        patience: hour,
+        ..weed().options(OWNER)
+    };
+    let remote = Remote::open("s3://events/x", &options).unwrap();
+    // Told when it has waited once.
+    let asked_count = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&asked_count);
+    let asked: stop::Asked = Arc::new(move || count.fetch_add(1, Ordering::Relaxed) > 0);
+    let failed = stop::asking(Some(asked), || failures(&remote));
+    assert_eq!(failed, [Failure::Stopped; 6]);
+    assert!(asked_count.load(Ordering::Relaxed) >= 7);
+    let said =
+        stop::asking(Some(Arc::new(|| true)), || RemoteFile::of(&Arc::new(remote), "file").unwrap_err());
+    assert!(matches!(said, dolmen_remote::Error::Bucket(error) if error.failure == Failure::Stopped));
 }
 
 #[test]

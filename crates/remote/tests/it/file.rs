@@ -188,7 +188,7 @@ fn a_file_that_is_replaced_under_who_reads_it_is_an_error() {
     bytes[500_000] ^= 1;
     put(&bytes);
     let error = bytes_at(&file, 500_000, 100).unwrap_err();
-    assert!(matches!(error, dolmen_rntuple::Error::Io { offset: 500_000, .. }), "{error:?}");
+    assert!(matches!(error, dolmen_rntuple::Error::Bucket { .. }), "{error:?}");
     let anew = RemoteFile::of(&remote, "a").unwrap();
     assert!(bytes_at(&anew, 500_000, 100).unwrap() == bytes[500_000..500_100]);
 }

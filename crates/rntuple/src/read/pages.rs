@@ -169,19 +169,21 @@ fn serve<S: Source>(
         for next in rounds {
             let of_this = came?;
             core::mem::swap(&mut room, &mut other);
-            let waiting = Mutex::new(Some((next, &mut room)));
-            let fetched = || {
+            let waiting = Mutex::new(Some((of_this, &mut *scratch, &mut *kept)));
+            let finished = || {
                 let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let (items, room) = waiting.expect("each round is fetched once");
-                ask(source, items, room)
+                let (items, scratch, kept) = waiting.expect("each round is finished once");
+                finish(items, &other, scratch, kept)
             };
             came = dolmen_env::scope(|threads| {
-                let ahead = dolmen_env::spawn_within(threads, "ntuple-ahead", fetched);
-                finish(of_this, &other, scratch, kept)?;
-                match ahead {
-                    Ok(ahead) => ahead.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                    Err(_no_more_threads) => fetched(),
-                }
+                // What waits is the thread that has called: it is the one that can be told to stop.
+                let behind = dolmen_env::spawn_within(threads, "ntuple-behind", finished);
+                let came = ask(source, next, &mut room);
+                match behind {
+                    Ok(behind) => behind.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                    Err(_no_more_threads) => finished(),
+                }?;
+                came
             });
         }
     } else {
@@ -195,6 +197,7 @@ fn serve<S: Source>(
 
 /// Fetches items.
 fn ask<'a, S: Source>(source: &S, mut items: Vec<Item<'a>>, room: &mut Room) -> Result<Vec<Item<'a>>> {
+    crate::stop::check()?;
     let all = items.iter().map(Item::room_bytes).sum();
     let mut room = room.of(all)?;
     let mut wants = Vec::with_capacity(items.len() * 2);

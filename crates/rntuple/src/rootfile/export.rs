@@ -55,6 +55,7 @@ fn put_all<S: Source, P: GoOn>(
     mut progress: impl FnMut(u64) -> P,
 ) -> Result<()> {
     for cluster in ntuple.all_clusters()? {
+        crate::stop::check()?;
         writer.append(&ntuple.take(&cluster, |_| true)?)?;
         progress(cluster.pages.first_entry + cluster.pages.entry_count).go_on()?;
     }

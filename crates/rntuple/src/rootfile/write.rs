@@ -2,6 +2,7 @@
 
 use super::anchor::Anchor;
 use super::layout::{BLOB_BYTES_MAX, FileTime, Layout};
+use crate::bucket::BucketError;
 use crate::error::{Error, Result};
 use crate::format::block::{self, Compression};
 use crate::format::footer::Footer;
@@ -72,7 +73,7 @@ impl RootWriter {
             return Err(Error::Io { offset: 0, source });
         };
         let name = name.to_string_lossy();
-        let output = LocalOutput::create(path, &name).map_err(|source| Error::Io { offset: 0, source })?;
+        let output = LocalOutput::create(path, &name).map_err(|source| failed(0, source))?;
         Self::create_on(Box::new(output), &name, header, known, options)
     }
 
@@ -118,6 +119,7 @@ impl RootWriter {
     /// # Panics
     /// If the cluster has more columns than the schema.
     pub fn append(&mut self, cluster: &SealedCluster<'_>) -> Result<()> {
+        crate::stop::check()?;
         let pages = cluster.columns.iter().flatten().flat_map(|column| &column.pages);
         let mut waiting: Vec<&SealedPage<'_>> = Vec::new();
         let mut waiting_bytes = 0;
@@ -166,7 +168,7 @@ impl RootWriter {
         let ends = self.layout.clone().finish(&anchor);
         self.put_at(ends.last_at, &[IoSlice::new(&ends.last)])?;
         self.put_at(0, &[IoSlice::new(&ends.first)])?;
-        self.output.finish().map_err(|source| Error::Io { offset: 0, source })
+        self.output.finish().map_err(|source| failed(0, source))
     }
 
     fn put_full_list(&mut self, is_last: bool) -> Result<()> {
@@ -210,7 +212,15 @@ impl RootWriter {
     }
 
     fn put_at(&mut self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
-        self.output.put_at(offset, buffers).map_err(|source| Error::Io { offset, source })
+        self.output.put_at(offset, buffers).map_err(|source| failed(offset, source))
+    }
+}
+
+/// What an output failed with, which is the object store's word if it is in one.
+fn failed(offset: u64, source: std::io::Error) -> Error {
+    match source.downcast::<BucketError>() {
+        Ok(source) => source.into(),
+        Err(source) => Error::Io { offset, source },
     }
 }
 
@@ -225,6 +235,12 @@ struct LocalOutput {
 
 impl LocalOutput {
     fn create(path: &Path, name: &str) -> std::io::Result<Self> {
+        match std::fs::metadata(path) {
+            Ok(there) if there.is_dir() => return Err(std::io::ErrorKind::IsADirectory.into()),
+            // A device is not replaced by a file.
+            Ok(there) if !there.is_file() => return Err(std::io::ErrorKind::AlreadyExists.into()),
+            _ => {}
+        }
         let part = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
         let file = File::options().read(true).write(true).create_new(true).open(&part)?;
         Ok(Self { file, part: Some(part), path: path.to_path_buf() })

@@ -3,6 +3,7 @@
 use super::base::{Base, Placed, PlacedColumn, is_deferred};
 use super::catalogue::Stored;
 use super::commit::{Version, commit};
+use super::fill::{self, Fill, Fills};
 use super::home::At;
 use super::measure::Measure;
 use super::numbers::Numbers;
@@ -18,7 +19,9 @@ use crate::format::schema::{Column, Schema};
 use crate::ntuple::Ntuple;
 use crate::sealed::{SealedCluster, SealedColumn};
 use crate::source::Source;
+use crate::write::Options;
 use dolmen_client::{IoBuf, ObjectClass};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Appends clusters to a stored ntuple. What it has put is on its way at once, and part of the ntuple with
@@ -31,6 +34,9 @@ pub struct Appender {
     base: Base,
     writing: Writing,
     clusters: Vec<Placed>,
+    /// How many columns these have.
+    column_count: usize,
+    fills: Fills,
 }
 
 /// Pages on their way into objects that nobody else knows.
@@ -42,12 +48,16 @@ pub(super) struct Writing {
     pub(super) measures: bool,
 }
 
+/// Times that columns are filled which others have added during a commit: who adds them takes longer than that.
+const ADDITIONS_MAX: u32 = 16;
+
 impl Appender {
     pub(super) fn begin(stored: Stored) -> Result<Self> {
         let current = stored.current(At::Latest)?;
         let base = Base::load(&stored.source(&current), current)?;
         let writing = Writing::begin(&stored)?;
-        Ok(Self { stored, base, writing, clusters: Vec::new() })
+        let column_count = base.schema.columns.len();
+        Ok(Self { stored, base, writing, clusters: Vec::new(), column_count, fills: Fills::default() })
     }
 
     /// The schema that clusters have to be of.
@@ -67,9 +77,16 @@ impl Appender {
         self.writing.measures = measures;
     }
 
+    /// Fills fields where what is put has no values of them, if they were added to the ntuple later; also those that others add before the commit.
+    /// What is filled is written as `options` say.
+    pub fn fill(&mut self, fields: Vec<Fill>, options: &Options) {
+        self.fills = Fills { fields, options: *options };
+    }
+
     /// Puts a cluster into the store.
     ///
     /// # Errors
+    /// [`Error::OtherFields`] if there are fields without pages that are not filled; [`Error::NoFit`] of one that cannot be filled so;
     /// [`Error::OtherSchema`]; [`Error::Corrupt`] for a page that is not what its checksum says, or of other elements than entries;
     /// [`Error::Expired`]; [`Error::Store`].
     pub fn push(&mut self, cluster: &SealedCluster<'_>) -> Result<()> {
@@ -79,17 +96,30 @@ impl Appender {
         if cluster.entry_count == 0 {
             return Ok(());
         }
-        let class = ObjectClass(self.base.anchor.class);
-        let placed =
-            self.writing.put(class, &self.base.schema, 0, (cluster.entry_count, &cluster.columns))?;
+        self.catch_up()?;
+        let (class, schema) = (ObjectClass(self.base.anchor.class), &self.base.schema);
+        let lacking = fill::lacking(schema, &cluster.columns);
+        let (entry_count, mut columns) = (cluster.entry_count, Cow::Borrowed(&cluster.columns[..]));
+        if !lacking.is_empty() {
+            self.fills.check(schema, &lacking, self.base.first_fields())?;
+            let columns = columns.to_mut();
+            columns.resize(schema.columns.len(), None);
+            for (column, filled) in
+                columns.iter_mut().zip(self.fills.sealed(schema, &lacking, entry_count)?)
+            {
+                *column = filled.or_else(|| column.take());
+            }
+        }
+        let placed = self.writing.put(class, schema, 0, (entry_count, &columns))?;
         self.clusters.push(placed);
         Ok(())
     }
 
-    /// Puts all clusters of another ntuple of the same schema, their pages as they are.
+    /// Puts all clusters of another ntuple with the same fields, in whatever order, their pages as they are.
     ///
     /// # Errors
-    /// [`Error::OtherSchema`]; those of reading; [`Error::Expired`]; [`Error::Store`].
+    /// [`Error::OtherFields`] if there are others, or some are missing that are not filled; [`Error::NoFit`] of one that cannot be filled so;
+    /// those of reading; [`Error::Expired`]; [`Error::Store`].
     pub fn push_all<S: Source>(&mut self, from: &Ntuple<S>) -> Result<()> {
         self.push_all_telling(from, |_| ())
     }
@@ -103,23 +133,95 @@ impl Appender {
         from: &Ntuple<S>,
         progress: impl FnMut(u64) -> P,
     ) -> Result<()> {
-        if !is_same(&from.header().schema, &self.base.schema) {
-            return Err(Error::OtherSchema);
+        self.catch_up()?;
+        let schema = &self.base.schema;
+        let matched = fill::matched(schema, &from.header().schema)?;
+        self.fills.check(schema, &matched.lacking, self.base.first_fields())?;
+        let class = ObjectClass(self.base.anchor.class);
+        // The order is one of the ntuple's columns; those that are copied have the other's numbers.
+        let order = core::mem::take(&mut self.writing.config.order);
+        let place = |number: &u32| {
+            let found = matched.columns.get(*number as usize).copied().flatten()?;
+            u32::try_from(found).ok()
+        };
+        self.writing.config.order = order.iter().filter_map(place).collect();
+        let copied = self.writing.copy_all(class, from, progress);
+        self.writing.config.order = order;
+        let mut clusters = Vec::new();
+        for cluster in copied? {
+            let column = |found: &Option<usize>| cluster.columns.get((*found)?).cloned().flatten();
+            let columns = matched.columns.iter().map(column).collect();
+            clusters.push(Placed { entry_count: cluster.entry_count, columns });
+        }
+        self.put_fills(&mut clusters, &matched.lacking)?;
+        self.clusters.append(&mut clusters);
+        Ok(())
+    }
+
+    /// Puts columns of fields at the top that clusters lack.
+    fn put_fills(&mut self, clusters: &mut [Placed], lacking: &[u32]) -> Result<()> {
+        if lacking.is_empty() {
+            return Ok(());
         }
         let class = ObjectClass(self.base.anchor.class);
-        self.clusters.extend(self.writing.copy_all(class, from, progress)?);
+        let (part, columns) = fill::part(&self.base.schema, lacking);
+        let fields: Vec<u32> =
+            (0_u32..).zip(&part.fields).filter(|(at, field)| field.parent == *at).map(|(at, _)| at).collect();
+        let order = core::mem::take(&mut self.writing.config.order);
+        let mut put = |writing: &mut Writing| {
+            for cluster in clusters.iter_mut() {
+                let sealed = self.fills.sealed(&part, &fields, cluster.entry_count)?;
+                let placed = writing.put(class, &part, 0, (cluster.entry_count, &sealed))?;
+                cluster.columns.resize(self.base.schema.columns.len(), None);
+                for (&number, column) in columns.iter().zip(placed.columns) {
+                    cluster.columns[number] = column;
+                }
+            }
+            Ok(())
+        };
+        let done = put(&mut self.writing);
+        self.writing.config.order = order;
+        done
+    }
+
+    /// Fills what others have added since clusters were put.
+    fn catch_up(&mut self) -> Result<()> {
+        let schema = &self.base.schema;
+        if self.column_count == schema.columns.len() {
+            return Ok(());
+        }
+        let added = fill::behind(schema, self.column_count);
+        if !self.clusters.is_empty() {
+            self.fills.check(schema, &added, self.base.first_fields())?;
+            let mut clusters = self.clusters.clone();
+            self.put_fills(&mut clusters, &added)?;
+            self.clusters = clusters;
+        }
+        self.column_count = self.base.schema.columns.len();
         Ok(())
     }
 
     /// Makes what was put part of the ntuple: all of it, or, with an error, nothing. What others have appended meanwhile is before it.
     ///
     /// # Errors
-    /// [`Error::OtherSchema`] if columns were added since it began; [`Error::Expired`]; [`Error::NoNtuple`] if it was destroyed;
+    /// [`Error::OtherFields`] if fields were added since it began that are not filled; [`Error::Expired`]; [`Error::NoNtuple`] if it was destroyed;
     /// [`Error::TooBig`] if it was so much that its page lists do not fit one transaction; [`Error::Store`].
     pub fn commit(&mut self) -> Result<Version> {
+        for _ in 0..ADDITIONS_MAX {
+            self.catch_up()?;
+            match self.try_commit() {
+                Err(Error::OtherSchema) => {}
+                done => return done,
+            }
+        }
+        Err(Error::OtherSchema)
+    }
+
+    /// As [`commit`](Self::commit), unless others have added columns meanwhile.
+    fn try_commit(&mut self) -> Result<Version> {
         self.writing.pipeline.finish()?;
         let (store, clusters) = (self.stored.store().clone(), &self.clusters);
-        let column_count = self.base.schema.columns.len();
+        let column_count = self.column_count;
         let version = commit(&self.stored, &mut self.writing.numbers, &mut self.base, |base| {
             if base.schema.columns.len() != column_count {
                 return Err(Error::OtherSchema);
@@ -138,23 +240,6 @@ impl Appender {
         self.writing.pipeline.finish()?;
         self.writing.numbers.give_up()
     }
-}
-
-/// Whether clusters of one schema can be of the other.
-fn is_same(one: &Schema, other: &Schema) -> bool {
-    let field = |schema: &Schema| {
-        let of = |field: &crate::format::schema::Field| {
-            (field.name.clone(), field.type_name.clone(), field.parent, field.role, field.repetition)
-        };
-        schema.fields.iter().map(of).collect::<Vec<_>>()
-    };
-    let column = |schema: &Schema| {
-        let of = |column: &crate::format::schema::Column| {
-            (column.kind, column.bits, column.field, column.representation, column.range)
-        };
-        schema.columns.iter().map(of).collect::<Vec<_>>()
-    };
-    field(one) == field(other) && column(one) == column(other)
 }
 
 impl Writing {

@@ -11,12 +11,12 @@ use super::place::{self, Records};
 use super::record::{Anchor, Config, Entry, Made, Tag};
 use super::source::StoreSource;
 use crate::bucket::Bucket;
-use crate::error::{Error, Result};
+use crate::error::{AskedBy, BadName, Error, Named, Result};
 use crate::estimate::{Medium, blob_bytes};
 use crate::format::Header;
 use crate::format::schema::Schema;
 use crate::ntuple::Ntuple;
-use crate::write::CLUSTER_BYTES;
+use crate::write::{self, CLUSTER_BYTES};
 use dolmen_client::{Container, ObjectClass};
 use dolmen_env::{Clock, RealClock};
 use std::sync::Arc;
@@ -234,6 +234,7 @@ impl Store {
     /// [`Error::Exists`]; [`Error::Unsupported`] of a field of an unknown role; [`Error::Store`].
     pub fn create(&self, header: &Header, options: &CreateOptions) -> Result<Stored> {
         self.check_name(&header.name)?;
+        write::check_names(header)?;
         import::check(&header.schema)?;
         let mut numbers = self.numbers();
         let stored = self.numbered(&header.name, numbers.next()?);
@@ -246,6 +247,10 @@ impl Store {
 
     /// Looks whether a name is taken, before anything is written for it; that it is not is certain with the transaction alone.
     pub(super) fn check_name(&self, name: &str) -> Result<()> {
+        if name.is_empty() {
+            let (of, why) = (Named::Ntuple, BadName::Empty);
+            return Err(Error::BadName { of, name: name.into(), why });
+        }
         match self.entry(At::Latest, name)? {
             Some(_) => Err(Error::Exists { name: name.into() }),
             None => Ok(()),
@@ -313,6 +318,27 @@ impl Store {
     pub(super) fn class(&self, options: &CreateOptions) -> Result<ObjectClass> {
         self.home.class(options.class)
     }
+}
+
+/// Seconds since 1970.
+fn seconds(ns: u64) -> String {
+    format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+}
+
+/// Numbers that follow each other, in words.
+fn ranges(numbers: impl Iterator<Item = u64>) -> Vec<Box<str>> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let word = |&(first, last): &(u64, u64)| match first == last {
+        true => first.to_string().into(),
+        false => format!("{first} to {last}").into(),
+    };
+    ranges.iter().map(word).collect()
 }
 
 /// An ntuple of a store; a cheap handle, `Send` and `Sync`.
@@ -383,8 +409,10 @@ impl Stored {
     /// The anchor of a version.
     pub(super) fn anchor(&self, at: At<'_>, version: u64) -> Result<Anchor> {
         let found = self.value(at, &place::version(version), place::ANCHOR)?;
-        let none = || Error::NoVersion { name: version.to_string().into() };
-        Anchor::read(&found.ok_or_else(none)?)
+        match found {
+            Some(found) => Anchor::read(&found),
+            None => Err(self.no_version(at, AskedBy::Number, &version)?),
+        }
     }
 
     /// The current version, or another.
@@ -401,15 +429,39 @@ impl Stored {
             When::Version(number) => self.anchor(at, number),
             When::Tag(name) => {
                 let found = self.value(at, &place::tag(name), place::RECORD)?;
-                let none = || Error::NoVersion { name: name.into() };
-                self.anchor(at, Tag::read(&found.ok_or_else(none)?)?.version)
+                let Some(found) = found else { return Err(self.no_version(at, AskedBy::Tag, &name)?) };
+                self.anchor(at, Tag::read(&found)?.version)
             }
             When::Time(time_ns) => {
                 let anchors = self.anchors(at)?.into_iter();
                 let last = anchors.rev().find(|anchor| anchor.time_ns <= time_ns);
-                last.ok_or_else(|| Error::NoVersion { name: time_ns.to_string().into() })
+                match last {
+                    Some(last) => Ok(last),
+                    None => Err(self.no_version(at, AskedBy::Time, &seconds(time_ns))?),
+                }
             }
         }
+    }
+
+    /// The error that there is no such version, which tells what there is.
+    pub(super) fn no_version(
+        &self,
+        at: At<'_>,
+        by: AskedBy,
+        asked: &dyn core::fmt::Display,
+    ) -> Result<Error> {
+        let others = match by {
+            AskedBy::Number => ranges(self.anchors(at)?.iter().map(|anchor| anchor.version)),
+            AskedBy::Time => {
+                self.anchors(at)?.first().map(|anchor| seconds(anchor.time_ns).into()).into_iter().collect()
+            }
+            AskedBy::Tag => {
+                let dkeys = self.home().dkeys(at, self.own())?;
+                dkeys.iter().filter_map(|dkey| place::tag_of(dkey)).map(Into::into).collect()
+            }
+        };
+        let name = asked.to_string().into();
+        Ok(Error::NoVersion { name, by, others })
     }
 
     /// Anchors of all versions that are there, the oldest first.

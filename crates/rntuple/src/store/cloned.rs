@@ -37,6 +37,7 @@ impl Store {
         name: &str,
     ) -> Result<Version> {
         self.check_name(name)?;
+        crate::write::check_name(name)?;
         if !self.home().is(from.home())? {
             return Err(Error::OtherStore);
         }

@@ -134,6 +134,7 @@ impl Store {
         };
         let named: BTreeSet<u64> = roots.ntuples.iter().map(|(stored, _)| stored.number()).collect();
         for object in &objects {
+            crate::stop::check()?;
             match object.named {
                 Named::Cluster(number) if is_free(number) => {
                     self.home().free(object)?;

@@ -123,6 +123,7 @@ impl Writing {
             let mut clusters: Vec<_> = list.clusters.iter().map(|pages| Cluster { pages, list }).collect();
             clusters.sort_by_key(|cluster| cluster.pages.first_entry);
             for cluster in clusters {
+                crate::stop::check()?;
                 placed.push(self.copy(class, from, &cluster, zones.as_deref())?);
                 progress(cluster.pages.first_entry + cluster.pages.entry_count).go_on()?;
             }

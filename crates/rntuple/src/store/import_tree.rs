@@ -14,6 +14,9 @@ use crate::ntuple::Entries;
 use crate::rootfile::tree::Tree;
 use crate::write::{self, Options};
 
+/// Entries that are read beforehand, since not all trees say how many bytes they have: fewer than those of a basket, mostly.
+const PROBED_ENTRIES: u64 = 100;
+
 /// Which branches of a tree become fields, and how these are written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TreeOptions {
@@ -42,12 +45,12 @@ struct Taken {
 
 impl Store {
     /// Imports a tree under a name: each branch as a field, whose name is that of the branch without what is behind a bracket or a dot at its
-    /// end, and with `_` where it has a dot. It is read some entries at a time, of about the bytes of a cluster, from where baskets of all
+    /// end, and with `_` where it has a dot, or another character that names of fields cannot have. It is read some entries at a time, of about the bytes of a cluster, from where baskets of all
     /// branches begin if there are such places, and is there all at once. `progress` is told of the entries that are in the store.
     ///
     /// # Errors
     /// [`Error::Exists`]; [`Error::BranchRefused`] of a branch that is not read, unless such are left out and others are there;
-    /// [`Error::NoField`] of one that the tree has not; [`Error::NoFit`] of two of one name; those of reading; those of `progress`;
+    /// [`Error::NoField`] of one that the tree has not; [`Error::NoFit`] of two of one name; [`Error::BadName`]; those of reading; those of `progress`;
     /// [`Error::Store`].
     pub fn import_tree<P: GoOn>(
         &self,
@@ -66,6 +69,7 @@ impl Store {
         let writer = concat!("Dolmen ", env!("CARGO_PKG_VERSION")).into();
         let header =
             Header { name: name.into(), description: tree.title().into(), writer, schema, checksum: 0 };
+        write::check_names(&header)?;
         let group_bytes = self.group_bytes(options, how.write.cluster_bytes);
         let options = &CreateOptions { group_bytes: Some(group_bytes), ..options.clone() };
         let config = Config { keep_ns: 0, group_bytes, class: 0, order: options.order.clone() };
@@ -77,6 +81,8 @@ impl Store {
         let numbers: Vec<usize> = taken.iter().map(|field| field.branch).collect();
         let mut steps = Steps::of(tree, &numbers, how.write.cluster_bytes);
         let mut clusters: Vec<Placed> = Vec::new();
+        let first = Entries { first: 0, end: tree.entry_count().min(PROBED_ENTRIES) };
+        steps.read(first, tree.read(&numbers, first)?.iter().map(Array::bytes).sum());
         while let Some(entries) = steps.next() {
             let arrays = tree.read(&numbers, entries)?;
             steps.read(entries, arrays.iter().map(Array::bytes).sum());
@@ -115,7 +121,9 @@ fn taken(tree: &Tree, how: &TreeOptions) -> Result<(Vec<Taken>, Vec<Error>)> {
             }
             Err(why) => return Err(why),
         }
-        let name: Box<str> = tree.branches()[branch].field_name("").replace('.', "_").into();
+        let name = tree.branches()[branch].field_name("");
+        let is_bad = |found: char| matches!(found, '.' | '/' | ' ' | '\\') || found.is_ascii_control();
+        let name: Box<str> = name.replace(is_bad, "_").into();
         if taken.iter().any(|other| other.name == name) {
             return Err(Error::NoFit { field: name, fit: Fit::Twice });
         }
@@ -164,6 +172,8 @@ impl Steps {
             }
             is_first = false;
         }
+        // The end is as good as a start.
+        starts.push(tree.entry_count());
         Self { next: 0, count: tree.entry_count(), step_bytes, said_bytes, last: (0, 0), starts }
     }
 
@@ -179,10 +189,12 @@ impl Steps {
             if bytes == 0 { left } else { u64::try_from(fit).unwrap_or(u64::MAX).clamp(1, left) }
         };
         let most = within((self.count, self.said_bytes)).min(within(self.last));
-        let behind = &self.starts[..self.starts.partition_point(|&start| start <= first + most)];
-        let is_worth = |&&start: &&u64| start > first + most / 2;
-        let end = if most == left { None } else { behind.last().filter(is_worth).copied() };
-        let end = end.unwrap_or(first + most);
+        // Up to where a basket begins, if that is near: the next step does not decompress it once more.
+        let (least, fits, last) = (first + most / 2, first + most, first.saturating_add(most + most / 2));
+        let at = self.starts.partition_point(|&start| start <= fits);
+        let before = at.checked_sub(1).map(|at| self.starts[at]).filter(|&start| start > least);
+        let near = before.or_else(|| self.starts.get(at).copied().filter(|&start| start <= last));
+        let end = near.unwrap_or(fits).min(self.count);
         self.next = end;
         Some(Entries { first, end })
     }

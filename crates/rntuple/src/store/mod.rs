@@ -19,6 +19,7 @@ mod cloned;
 mod collect;
 mod columns;
 mod commit;
+mod fill;
 #[doc(hidden)]
 pub mod fuzz;
 mod home;
@@ -44,6 +45,7 @@ pub use catalogue::{CreateOptions, Listed, Store, StoreOptions, Stored, When};
 pub use collect::{Collected, Unreadable};
 pub use columns::ColumnAdder;
 pub use commit::Version;
+pub use fill::Fill;
 pub use import_tree::{TreeImported, TreeOptions};
 pub use prune::{Compare, Condition, Number};
 pub use record::Made;

@@ -65,7 +65,7 @@ impl Pipeline {
     /// Writes a group of a cluster, when there is room for it.
     ///
     /// # Errors
-    /// [`Error::Lost`] from the first error on.
+    /// [`Error::Lost`] from the first error on; [`Error::Stopped`], and the group is not written.
     pub(super) fn write(
         &mut self,
         class: ObjectClass,
@@ -75,6 +75,7 @@ impl Pipeline {
         if buf.is_empty() {
             return Ok(());
         }
+        crate::stop::check()?;
         self.go_on(|way| match way {
             To::Container(flights) => flights.write(class, (object, group), buf),
             To::Bucket(puts) => {

@@ -108,6 +108,7 @@ impl Stored {
                     }
                 }
                 scrubbed.look(&ntuple, &mut some)?;
+                crate::stop::check()?;
                 progress(pages.first_entry + pages.entry_count).go_on()?;
             }
         }

@@ -151,6 +151,7 @@ impl Store {
         progress: impl FnMut(u64) -> P,
     ) -> Result<Skimmed> {
         self.check_name(name)?;
+        write::check_name(name)?;
         let part = part_of(from, wanted)?;
         let header =
             Header { name: name.into(), schema: part.schema.clone(), checksum: 0, ..from.header().clone() };

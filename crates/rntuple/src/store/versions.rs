@@ -6,7 +6,7 @@ use super::home::At;
 use super::place;
 use super::record::{Anchor, Tag};
 use super::source::StoreSource;
-use crate::error::{Error, Result, Structure};
+use crate::error::{AskedBy, Error, Result, Structure};
 use crate::format::Header;
 use crate::format::footer::Footer;
 use crate::format::locator::Link;
@@ -90,7 +90,7 @@ impl Stored {
         let dkey = place::tag(name);
         self.home().transact(|at| {
             if self.home().get(at, self.own(), &dkey, place::RECORD)?.is_none() {
-                return Err(Error::NoVersion { name: name.into() });
+                return Err(self.no_version(at, AskedBy::Tag, &name)?);
             }
             self.home().punch(at, self.own(), &dkey)
         })

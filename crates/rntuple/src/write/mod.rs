@@ -12,7 +12,7 @@ mod shred;
 pub use crate::array::Room;
 pub use given::{Flat, Given};
 pub use narrow::{Narrow, narrow};
-pub use schema::{number, schema};
+pub use schema::{check_name, check_names, number, schema};
 
 use crate::error::{Error, Fit, Result};
 use crate::format::block::Compression;

@@ -1,7 +1,8 @@
 //! A schema for arrays.
 
 use crate::array::{Array, Lists, Values};
-use crate::error::{Error, Fit, Result};
+use crate::error::{BadName, Error, Fit, Named, Result};
+use crate::format::Header;
 use crate::format::block::Compression;
 use crate::format::schema::{Column, ColumnKind, Field, InMemory, Role, Schema};
 
@@ -14,7 +15,7 @@ const DEPTH_MAX: usize = 60;
 /// have none.
 ///
 /// # Errors
-/// [`Error::NoFit`] of a name that is there already or is none, and of bytes that a streamer made.
+/// [`Error::NoFit`] of a name that is there already, and of bytes that a streamer made; [`Error::BadName`] of one that ROOT does not read.
 pub fn schema(schema: &mut Schema, fields: &[(&str, &Array)], compression: Compression) -> Result<()> {
     for (name, array) in fields {
         let is_there = |field: &Field| &*field.name == *name;
@@ -28,6 +29,32 @@ pub fn schema(schema: &mut Schema, fields: &[(&str, &Array)], compression: Compr
     Ok(())
 }
 
+/// Why nothing that is written can be called so: ROOT reads no ntuple with such a name, or with a field of it.
+///
+/// //= root:tree/ntuple/src/RNTupleUtils.cxx EnsureValidNameForRNTuple
+fn bad_name(name: &str) -> Option<BadName> {
+    let is_bad = |found: &char| matches!(found, '.' | '/' | ' ' | '\\') || found.is_ascii_control();
+    if name.is_empty() { Some(BadName::Empty) } else { name.chars().find(is_bad).map(BadName::Has) }
+}
+
+/// Whether an ntuple and its fields can be called as they are, for what is written anew; what comes from elsewhere keeps the names that it has.
+///
+/// # Errors
+/// [`Error::BadName`].
+pub fn check_names(header: &Header) -> Result<()> {
+    check_name(&header.name)?;
+    let bad = header.schema.fields.iter().find_map(|field| Some((field, bad_name(&field.name)?)));
+    bad.map_or(Ok(()), |(field, why)| Err(Error::BadName { of: Named::Field, name: field.name.clone(), why }))
+}
+
+/// Whether an ntuple that is made can be called so.
+///
+/// # Errors
+/// [`Error::BadName`].
+pub fn check_name(name: &str) -> Result<()> {
+    bad_name(name).map_or(Ok(()), |why| Err(Error::BadName { of: Named::Ntuple, name: name.into(), why }))
+}
+
 struct Made<'a> {
     schema: &'a mut Schema,
     compression: Compression,
@@ -39,10 +66,21 @@ impl Made<'_> {
         Error::NoFit { field: self.top.into(), fit }
     }
 
+    /// The name of a field with those above it.
+    fn path(&self, mut parent: Option<u32>, name: &str) -> String {
+        let mut path = name.to_owned();
+        while let Some(number) = parent {
+            let field = &self.schema.fields[number as usize];
+            path = format!("{}.{path}", field.name);
+            parent = (field.parent != number).then_some(field.parent);
+        }
+        path
+    }
+
     /// Adds a field and all below it; its type.
     fn add(&mut self, parent: Option<u32>, name: &str, array: &Array, depth: usize) -> Result<Box<str>> {
-        if name.is_empty() || name.contains(['.', '/']) {
-            return Err(self.no_fit(Fit::Name));
+        if let Some(why) = bad_name(name) {
+            return Err(Error::BadName { of: Named::Field, name: self.path(parent, name).into(), why });
         }
         if depth > DEPTH_MAX {
             return Err(self.no_fit(Fit::Depth));

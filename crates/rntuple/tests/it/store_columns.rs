@@ -62,7 +62,11 @@ fn columns_are_added_with_values_and_nothing_that_was_there_is_written_anew() {
         );
         // Others go on with all columns, and add more.
         let mut appender = stored.append().unwrap();
-        assert!(matches!(appender.push(&cluster(&stored, 15)), Err(Error::OtherSchema)), "two are missing");
+        let Err(Error::OtherFields(found)) = appender.push(&cluster(&stored, 15)) else {
+            panic!("two are missing")
+        };
+        assert_eq!(found.missing.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["mass", "d"]);
+        assert!(found.are_added);
         let all = |first: i32| {
             let range = first..first + 5;
             let columns = [
@@ -119,7 +123,7 @@ fn what_others_append_meanwhile_gets_the_columns_too_or_they_are_not_added() {
         );
         // Who began before has two columns only.
         appender.push(&cluster(&stored, 20)).unwrap();
-        assert!(matches!(appender.commit(), Err(Error::OtherSchema)));
+        assert!(matches!(appender.commit(), Err(Error::OtherFields(_))));
     });
 }
 

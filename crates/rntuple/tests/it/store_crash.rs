@@ -3,6 +3,7 @@
 use crate::made::{How, Type, file};
 use crate::read::{numbers, values_of};
 use crate::store_append::{cluster, two_columns};
+use crate::store_fill::{append_filled, assert_appended, begun};
 use crate::store_trees::{COUNT, how, two_branches};
 use crate::store_world::{KINDS, Kind, LEASE_NS, World, all_ints};
 use dolmen_rntuple::format::block::Compression;
@@ -101,6 +102,26 @@ fn an_import_of_a_tree_that_ends_anywhere_is_there_as_a_whole_or_leaves_nothing(
         },
     );
     assert!(steps > 9, "{steps}");
+}
+
+#[test]
+fn an_append_that_fills_and_ends_anywhere_is_there_as_a_whole_or_leaves_nothing() {
+    let steps = at_each_request(
+        |world| {
+            let (stored, daily) = begun(world);
+            (world.object_count(), stored, daily)
+        },
+        |_, (_, stored, daily)| append_filled(stored, daily),
+        |world, (before, stored, _), is_done| {
+            assert_appended(stored, is_done);
+            world.clock.advance(LEASE_NS * 2);
+            world.another().collect().unwrap();
+            let more = if stored.version(When::Now).unwrap().entry_count == 10 { 2 } else { 0 };
+            assert_eq!(world.object_count(), before + more, "nothing is left over");
+            assert_appended(stored, is_done);
+        },
+    );
+    assert!(steps > 3, "{steps}");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::store_append::{cluster, two_columns};
 use crate::store_world::{START_NS, World, all_ints};
-use dolmen_rntuple::Error;
 use dolmen_rntuple::store::{Collected, Made, Stored, When};
+use dolmen_rntuple::{AskedBy, Error};
 
 /// Three versions with 5, 10 and 15 entries, one a second.
 fn three(world: &World) -> Stored {
@@ -47,7 +47,9 @@ fn each_version_is_read_by_its_number_a_tag_and_the_time() {
         assert_eq!(tags, [("calibrated".into(), 4)]);
         stored.untag("calibrated").unwrap();
         let gone = stored.untag("calibrated");
-        assert!(matches!(gone, Err(Error::NoVersion { name }) if &*name == "calibrated"));
+        assert!(
+            matches!(&gone, Err(Error::NoVersion { name, by: AskedBy::Tag, .. }) if &**name == "calibrated")
+        );
         assert!(matches!(stored.tag("none", When::Version(9), false), Err(Error::NoVersion { .. })));
         for name in ["", &"x".repeat(73)] {
             assert!(stored.tag(name, When::Now, false).is_err());

@@ -8,7 +8,9 @@ use dolmen_rntuple::format::schema::{Column, ColumnKind, InMemory, Schema};
 use dolmen_rntuple::rootfile::{FileOptions, FileTime, RootFile, RootWriter, VirtualFile, export};
 use dolmen_rntuple::sealed::ElementCounts;
 use dolmen_rntuple::write::{self, Flat, Given, Narrow, Options, Room};
-use dolmen_rntuple::{Array, Entries, Error, Fit, Lists, Memory, Ntuple, Structure, Values, Zone};
+use dolmen_rntuple::{
+    Array, BadName, Entries, Error, Fit, Lists, Memory, Named, Ntuple, Structure, Values, Zone,
+};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -235,15 +237,62 @@ fn a_schema_has_no_name_twice_and_none_that_could_not_be_asked_for() {
     let array = numbers_of(1);
     let record =
         Array::Record { len: 1, fields: vec![("a".into(), array.clone()), ("a".into(), array.clone())] };
-    for (fields, wanted) in [
-        (vec![("a", &array), ("a", &array)], Fit::Twice),
-        (vec![("a", &record)], Fit::Twice),
-        (vec![("", &array)], Fit::Name),
-        (vec![("a.b", &array)], Fit::Name),
-        (vec![("a/b", &array)], Fit::Name),
-    ] {
+    for (fields, wanted) in
+        [(vec![("a", &array), ("a", &array)], Fit::Twice), (vec![("a", &record)], Fit::Twice)]
+    {
         let found = write::schema(&mut Schema::default(), &fields, Compression::None);
         assert!(matches!(found, Err(Error::NoFit { fit, .. }) if fit == wanted), "{wanted:?}");
+    }
+}
+
+#[test]
+fn names_that_root_refuses_are_refused_by_field_and_character() {
+    let array = numbers_of(1);
+    let within = |name: &str| Array::Record { len: 1, fields: vec![(name.into(), array.clone())] };
+    let lists = |content| Array::Lists { of: Lists::Items, offsets: vec![0, 1], content: Box::new(content) };
+    for bad in ['.', '/', ' ', '\\', '\0', '\t', '\n', '\u{1f}', '\u{7f}'] {
+        let name = format!("a{bad}b");
+        for (top, array, path) in [
+            (&*name, array.clone(), name.clone()),
+            ("top", within(&name), format!("top.{name}")),
+            ("top", lists(within(&name)), format!("top._0.{name}")),
+        ] {
+            let found =
+                write::schema(&mut Schema::default(), &[(top, &array)], Compression::None).unwrap_err();
+            let Error::BadName { of: Named::Field, name, why } = &found else { panic!("{found:?}") };
+            assert_eq!((&**name, *why), (&*path, BadName::Has(bad)));
+            let said = found.to_string();
+            let wanted = if bad == ' ' { "a space".into() } else { format!("'{}'", bad.escape_debug()) };
+            assert!(said.contains(&wanted) && said.contains("write _ instead"), "{said}");
+        }
+        let header = |name: &str, field: &str| Header {
+            name: name.into(),
+            description: "".into(),
+            writer: "".into(),
+            schema: {
+                let mut schema = schema_of(&[("a", &array)], Compression::None);
+                schema.fields[0].name = field.into();
+                schema
+            },
+            checksum: 0,
+        };
+        let found = write::check_names(&header(&name, "a"));
+        assert!(
+            matches!(found, Err(Error::BadName { of: Named::Ntuple, why: BadName::Has(found), .. }) if found == bad)
+        );
+        assert!(matches!(
+            write::check_names(&header("a", &name)),
+            Err(Error::BadName { of: Named::Field, .. })
+        ));
+        assert!(matches!(
+            write::check_names(&header("", "a")),
+            Err(Error::BadName { why: BadName::Empty, .. })
+        ));
+    }
+    let empty = write::schema(&mut Schema::default(), &[("", &array)], Compression::None);
+    assert!(matches!(empty, Err(Error::BadName { why: BadName::Empty, .. })));
+    for fine in ["µ", "a:b", "a-b", "a<b>", "1a", "\u{80}"] {
+        write::schema(&mut Schema::default(), &[(fine, &array)], Compression::None).unwrap();
     }
 }
 

@@ -300,6 +300,7 @@ fn each_part(
         if end <= next || *first_entry >= entries.end {
             continue;
         }
+        crate::stop::check()?;
         let structure = Structure::Basket { branch: number_of(number), basket: number_of(at) };
         let wrong = Error::Corrupt { structure, offset: 0, fault: Fault::Length };
         let basket = match place {

@@ -1,0 +1,72 @@
+//! What ends an operation from the side of Python: an exception of a function that is told of progress, or a signal, as Ctrl-C.
+//!
+//! Invariants: what was raised is told by the operation during which it was raised, whatever else became of that; signals are heard on the main
+//! thread alone, as Python has it.
+
+use crate::error::{Error, Result};
+use core::cell::{Cell, RefCell};
+use dolmen_env::{Clock, RealClock};
+use dolmen_rntuple::stop::{Asked, asking};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::{Py, PyAny, PyAnyMethods, PyErr, PyResult, Python};
+use std::sync::{Arc, LazyLock};
+
+/// How often it is looked whether there is a signal: to look takes the interpreter's lock, which others may have for 5 ms.
+const LOOK_NS: u64 = 100_000_000;
+
+thread_local! {
+    /// What was raised in the operation under way on this thread.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    /// When it was looked last whether there is a signal.
+    static LOOKED_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+static ASKED: LazyLock<Asked> = LazyLock::new(|| Arc::new(is_ended));
+
+/// Runs an operation, with the interpreter's lock given up, that ends when something is raised.
+pub(crate) fn watched<R>(body: impl FnOnce() -> Result<R>) -> Result<R> {
+    let done = asking(Some(Arc::clone(&ASKED)), body);
+    match RAISED.with(RefCell::take) {
+        Some(raised) => Err(Error::Raised(Box::new(raised))),
+        None => done,
+    }
+}
+
+/// Does something other threads run beside, and that ends when something is raised.
+pub(crate) fn detached<R: Send>(py: Python<'_>, body: impl FnOnce() -> Result<R> + Send) -> Result<R> {
+    py.detach(|| watched(body))
+}
+
+/// Whether something was raised on this thread, or is by a signal now.
+fn is_ended() -> bool {
+    if RAISED.with(|raised| raised.borrow().is_some()) {
+        return true;
+    }
+    let now_ns = RealClock.monotonic_ns();
+    if now_ns.saturating_sub(LOOKED_NS.get()) < LOOK_NS {
+        return false;
+    }
+    LOOKED_NS.set(now_ns);
+    let is_main = rustix::thread::gettid() == rustix::process::getpid();
+    is_main && Python::attach(|py| py.check_signals().map_err(raise).is_err())
+}
+
+fn raise(error: PyErr) -> dolmen_rntuple::Error {
+    RAISED.with(|raised| *raised.borrow_mut() = Some(error));
+    dolmen_rntuple::Error::Stopped
+}
+
+/// Tells a function of Python of progress; what it raises ends what is under way.
+pub(crate) fn teller(
+    py: Python<'_>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<impl FnMut(u64) -> dolmen_rntuple::Result<()> + Send + use<>> {
+    if progress.as_ref().is_some_and(|progress| !progress.bind(py).is_callable()) {
+        let told = "progress is a function that is called with a number of entries, or None";
+        return Err(PyTypeError::new_err(told));
+    }
+    Ok(move |entries| {
+        let Some(progress) = &progress else { return Ok(()) };
+        Python::attach(|py| progress.call1(py, (entries,)).map(drop).map_err(raise))
+    })
+}

@@ -1,0 +1,375 @@
+//! What is appended to an ntuple has its fields, whatever their order: what is missing is told, or filled where that is asked for.
+//!
+//! Only what was added later is filled: data from before it was there have no values of it.
+
+use super::base::is_deferred;
+use super::prune::Number;
+use crate::array::{Array, Lists, Values};
+use crate::error::{Error, Fit, OtherFields, Result};
+use crate::format::column::InMemory;
+use crate::format::schema::{Column, Field, Role, Schema};
+use crate::sealed::SealedColumn;
+use crate::write::{self, Options};
+use std::collections::BTreeSet;
+
+/// Fields within each other that are filled at most; readers go no deeper.
+const DEPTH_MAX: usize = 60;
+
+/// A field at the top that is filled where what is appended has no values of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fill {
+    /// Its name.
+    pub field: Box<str>,
+    /// Its value, of a field of one number; none for zeros, empty texts and collections, and variants without a value, whatever it is of.
+    pub number: Option<Number>,
+}
+
+/// What an appender fills, and how that is written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fills {
+    pub(super) fields: Vec<Fill>,
+    pub(super) options: Options,
+}
+
+/// Columns of another ntuple as those of one, and the fields at the top that it lacks.
+#[derive(Debug)]
+pub(super) struct Matched {
+    /// For each column that of the other, if it has one.
+    pub(super) columns: Vec<Option<usize>>,
+    /// Fields that the other has not.
+    pub(super) lacking: Vec<u32>,
+}
+
+/// For each field that at the top.
+fn tops(schema: &Schema) -> Vec<u32> {
+    let mut tops: Vec<u32> = Vec::with_capacity(schema.fields.len());
+    for (number, field) in (0_u32..).zip(&schema.fields) {
+        let top = if field.parent == number { number } else { tops[field.parent as usize] };
+        tops.push(top);
+    }
+    tops
+}
+
+/// Fields at the top that have values of their own.
+fn own_tops(schema: &Schema) -> impl Iterator<Item = u32> {
+    let fields = (0_u32..).zip(&schema.fields);
+    fields
+        .filter(|(number, field)| field.parent == *number && field.source.is_none())
+        .map(|(number, _)| number)
+}
+
+/// Columns of a field at the top and of those below it.
+fn columns_of(schema: &Schema, tops: &[u32], top: u32) -> Vec<usize> {
+    (0..schema.columns.len()).filter(|&at| tops[schema.columns[at].field as usize] == top).collect()
+}
+
+/// Fields at the top that lack columns in a cluster which has some, but for those whose first entries have none anyway.
+pub(super) fn lacking(schema: &Schema, sealed: &[Option<SealedColumn<'_>>]) -> Vec<u32> {
+    let there = schema.columns.iter().zip(sealed).filter(|(_, sealed)| sealed.is_some());
+    let fields: BTreeSet<u32> = there.map(|(column, _)| column.field).collect();
+    let tops = tops(schema);
+    let numbered = schema.columns.iter().enumerate();
+    let lacks = |(number, column): &(usize, &Column)| {
+        column.first_element == 0 && !fields.contains(&column.field) && !is_deferred(schema, *number)
+    };
+    let lacking: BTreeSet<u32> =
+        numbered.filter(lacks).map(|(_, column)| tops[column.field as usize]).collect();
+    lacking.into_iter().collect()
+}
+
+/// Fields at the top whose columns are from `first` on.
+pub(super) fn behind(schema: &Schema, first: usize) -> Vec<u32> {
+    let tops = tops(schema);
+    let fields: BTreeSet<u32> =
+        schema.columns[first..].iter().map(|column| tops[column.field as usize]).collect();
+    fields.into_iter().collect()
+}
+
+/// Finds fields of another schema by their names.
+///
+/// # Errors
+/// [`Error::OtherFields`] if there are others, or some of another type.
+pub(super) fn matched(schema: &Schema, other: &Schema) -> Result<Matched> {
+    let (own, others) = (tops(schema), tops(other));
+    let mut matched = Matched { columns: vec![None; schema.columns.len()], lacking: Vec::new() };
+    let mut differ = OtherFields::default();
+    for top in own_tops(schema) {
+        let name = &schema.fields[top as usize].name;
+        let Some(found) = own_tops(other).find(|&found| other.fields[found as usize].name == *name) else {
+            matched.lacking.push(top);
+            continue;
+        };
+        if !is_alike((schema, &own, top), (other, &others, found)) {
+            differ.others.push(different(name, (schema, &own, top), (other, &others, found)));
+        }
+        let pairs = columns_of(schema, &own, top).into_iter().zip(columns_of(other, &others, found));
+        pairs.for_each(|(own, found)| matched.columns[own] = Some(found));
+    }
+    for top in own_tops(other) {
+        let name = &other.fields[top as usize].name;
+        if !own_tops(schema).any(|own| schema.fields[own as usize].name == *name) {
+            differ.more.push((name.clone(), type_of(other, top)));
+        }
+    }
+    if differ.more.is_empty() && differ.others.is_empty() {
+        return Ok(matched);
+    }
+    differ.missing = named(schema, &matched.lacking);
+    Err(Error::OtherFields(Box::new(differ)))
+}
+
+/// A field at the top of a schema, with what is at the top of each.
+type Top<'a> = (&'a Schema, &'a [u32], u32);
+
+/// Whether pages of one can be those of the other.
+fn is_alike((one, one_tops, one_top): Top<'_>, (other, other_tops, other_top): Top<'_>) -> bool {
+    let fields = |schema: &Schema, tops: &[u32], top: u32| -> Vec<u32> {
+        (0_u32..).take(schema.fields.len()).filter(|&number| tops[number as usize] == top).collect()
+    };
+    let (own, found) = (fields(one, one_tops, one_top), fields(other, other_tops, other_top));
+    let place = |within: &[u32], number: u32| within.binary_search(&number).ok();
+    let are_fields = own.len() == found.len()
+        && own.iter().zip(&found).all(|(&number, &same)| {
+            let (field, of) = (&one.fields[number as usize], &other.fields[same as usize]);
+            let key =
+                |field: &Field| (field.name.clone(), field.type_name.clone(), field.role, field.repetition);
+            key(field) == key(of) && place(&own, field.parent) == place(&found, of.parent)
+        });
+    let (columns, same) = (columns_of(one, one_tops, one_top), columns_of(other, other_tops, other_top));
+    are_fields
+        && columns.len() == same.len()
+        && columns.iter().zip(&same).all(|(&number, &same)| {
+            let (column, of) = (&one.columns[number], &other.columns[same]);
+            let key = |column: &Column| (column.kind, column.bits, column.representation, column.range);
+            key(column) == key(of)
+                && place(&own, column.field) == place(&found, of.field)
+                && (of.first_element == 0 || column.first_element != 0)
+        })
+}
+
+/// The types of two fields of one name, in such words that they are different.
+fn different(name: &str, own: Top<'_>, other: Top<'_>) -> (Box<str>, Box<str>, Box<str>) {
+    let (mut one, mut found) = (type_of(own.0, own.2), type_of(other.0, other.2));
+    if one == found {
+        let stored = |(schema, tops, top): Top<'_>| {
+            let columns = columns_of(schema, tops, top).into_iter().map(|number| {
+                let column = &schema.columns[number];
+                let late = if column.first_element == 0 { "" } else { ", later" };
+                format!("{:?} of {} bits{late}", column.kind, column.bits)
+            });
+            columns.collect::<Vec<_>>().join(", ")
+        };
+        one = format!("{one} stored as {}", stored(own)).into();
+        found = format!("{found} stored as {}", stored(other)).into();
+    }
+    (name.into(), one, found)
+}
+
+/// The type of a field in words.
+fn type_of(schema: &Schema, number: u32) -> Box<str> {
+    let field = &schema.fields[number as usize];
+    let below = || {
+        let below =
+            (0_u32..).zip(&schema.fields).filter(|(at, below)| below.parent == number && *at != number);
+        below.map(|(_, below)| &*below.name).collect::<Vec<_>>().join(", ")
+    };
+    match field.role {
+        _ if !field.type_name.is_empty() => field.type_name.clone(),
+        Some(Role::Record) => format!("a record of {}", below()).into(),
+        Some(Role::Collection) => "a collection without a name of its type".into(),
+        Some(Role::Variant) => "a variant without a name of its type".into(),
+        _ => "without a name of its type".into(),
+    }
+}
+
+fn named(schema: &Schema, tops: &[u32]) -> Vec<(Box<str>, Box<str>)> {
+    tops.iter().map(|&top| (schema.fields[top as usize].name.clone(), type_of(schema, top))).collect()
+}
+
+/// The schema of some fields at the top alone, and which columns it has.
+pub(super) fn part(schema: &Schema, tops_wanted: &[u32]) -> (Schema, Vec<usize>) {
+    let tops = tops(schema);
+    let mut part = Schema::default();
+    let mut numbers = vec![0; schema.fields.len()];
+    for (number, field) in schema.fields.iter().enumerate() {
+        if tops_wanted.contains(&tops[number]) {
+            let own = u32::try_from(part.fields.len()).expect("it has fewer fields than the other");
+            numbers[number] = own;
+            part.fields.push(Field { parent: numbers[field.parent as usize], ..field.clone() });
+        }
+    }
+    let mut columns = Vec::new();
+    for (number, column) in schema.columns.iter().enumerate() {
+        if tops_wanted.contains(&tops[column.field as usize]) {
+            columns.push(number);
+            part.columns.push(Column { field: numbers[column.field as usize], ..*column });
+        }
+    }
+    (part, columns)
+}
+
+impl Fills {
+    /// Whether all that is lacking is filled: fields from number `first` on, which were added later.
+    ///
+    /// # Errors
+    /// [`Error::OtherFields`].
+    pub(super) fn check(&self, schema: &Schema, lacking: &[u32], first: usize) -> Result<()> {
+        let is_filled = |top: u32| {
+            let name = &schema.fields[top as usize].name;
+            top as usize >= first && self.fields.iter().any(|fill| fill.field == *name)
+        };
+        let missing: Vec<u32> = lacking.iter().copied().filter(|&top| !is_filled(top)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let are_added = missing.iter().all(|&top| top as usize >= first);
+        let missing = named(schema, &missing);
+        Err(Error::OtherFields(Box::new(OtherFields { missing, are_added, ..OtherFields::default() })))
+    }
+
+    /// The columns of fields at the top, by the numbers of `schema`, for so many entries.
+    pub(super) fn sealed(
+        &self,
+        schema: &Schema,
+        tops: &[u32],
+        entry_count: u64,
+    ) -> Result<Vec<Option<SealedColumn<'static>>>> {
+        let mut sealed: Vec<Option<SealedColumn<'static>>> = vec![None; schema.columns.len()];
+        for &top in tops {
+            let name = &*schema.fields[top as usize].name;
+            let fill = self.fields.iter().find(|fill| *fill.field == *name);
+            let number = fill.and_then(|fill| fill.number);
+            let array = filled(schema, top, entry_count, number, 0)
+                .map_err(|fit| Error::NoFit { field: name.into(), fit })?;
+            let cluster = write::seal(schema, &[(name, &array)], 0..entry_count, &self.options)?;
+            for (column, filled) in sealed.iter_mut().zip(cluster.columns) {
+                if let Some(filled) = filled {
+                    *column = Some(owned(filled));
+                }
+            }
+        }
+        Ok(sealed)
+    }
+}
+
+/// The same with bytes of its own.
+fn owned(column: SealedColumn<'_>) -> SealedColumn<'static> {
+    let page = |page: crate::sealed::SealedPage<'_>| crate::sealed::SealedPage {
+        element_count: page.element_count,
+        stored: page.stored.into_owned().into(),
+        checksum: page.checksum,
+        zone: page.zone,
+    };
+    SealedColumn { compression: column.compression, pages: column.pages.into_iter().map(page).collect() }
+}
+
+/// So many values of a field: a number, or what is none.
+fn filled(schema: &Schema, number: u32, count: u64, value: Option<Number>, depth: usize) -> Fitted<Array> {
+    if depth > DEPTH_MAX {
+        return Err(Fit::Depth);
+    }
+    let field = &schema.fields[number as usize];
+    let below: Vec<u32> = (0_u32..)
+        .zip(&schema.fields)
+        .filter(|(at, below)| below.parent == number && *at != number)
+        .map(|(at, _)| at)
+        .collect();
+    let own = schema.columns.iter().filter(|column| column.field == number && column.representation == 0);
+    let kinds: Vec<InMemory> =
+        own.map(|column| column.kind.in_memory().ok_or(Fit::Kind)).collect::<Fitted<_>>()?;
+    let none = |value: Option<Number>| if value.is_some() { Err(Fit::Number) } else { Ok(()) };
+    let inner = |number, count| filled(schema, number, count, None, depth + 1);
+    let record = |count| -> Fitted<Array> {
+        let fields = below.iter().map(|&at| Ok((schema.fields[at as usize].name.clone(), inner(at, count)?)));
+        Ok(Array::Record { len: count, fields: fields.collect::<Fitted<_>>()? })
+    };
+    let empty = || -> Fitted<Vec<i64>> { Ok(vec![0; place(count)? + 1]) };
+    match (field.role.ok_or(Fit::Kind)?, field.repetition, &kinds[..], &below[..]) {
+        (Role::Plain, None, [], [child]) => filled(schema, *child, count, value, depth + 1),
+        (Role::Plain, None, [kind], []) => values(*kind, count, value).map(Array::Values),
+        (Role::Plain, None, [InMemory::Offset, kind], []) => {
+            none(value)?;
+            let content = Box::new(Array::Values(values(*kind, 0, None)?));
+            Ok(Array::Lists { of: Lists::Text, offsets: empty()?, content })
+        }
+        (Role::Plain, Some(times), kinds, below) => {
+            none(value)?;
+            let all = count.checked_mul(times).ok_or(Fit::Kind)?;
+            let content = match (kinds, below) {
+                ([kind], []) => Array::Values(values(*kind, all, None)?),
+                ([], [child]) => inner(*child, all)?,
+                _ => return Err(Fit::Kind),
+            };
+            Ok(Array::Repeated { count: times, len: count, content: Box::new(content) })
+        }
+        (Role::Collection, None, [InMemory::Offset], below) => {
+            none(value)?;
+            let content = if let [child] = below { inner(*child, 0)? } else { record(0)? };
+            Ok(Array::Lists { of: Lists::Items, offsets: empty()?, content: Box::new(content) })
+        }
+        (Role::Record, None, [], _) | (Role::Plain, None, [], []) => {
+            none(value)?;
+            record(count)
+        }
+        (Role::Variant, None, [InMemory::Switch], below) => {
+            none(value)?;
+            let contents = below.iter().map(|&child| inner(child, 0)).collect::<Fitted<_>>()?;
+            Ok(Array::Variant { tags: vec![-1; place(count)?], index: vec![0; place(count)?], contents })
+        }
+        _ => Err(Fit::Kind),
+    }
+}
+
+type Fitted<T> = core::result::Result<T, Fit>;
+
+fn place(count: u64) -> Fitted<usize> {
+    usize::try_from(count).or(Err(Fit::Kind))
+}
+
+/// So many times the same number; 0 if it is none.
+fn values(kind: InMemory, count: u64, value: Option<Number>) -> Fitted<Values> {
+    let value = value.unwrap_or(Number::Unsigned(0));
+    let whole = match value {
+        Number::Signed(whole) => Some(i128::from(whole)),
+        Number::Unsigned(whole) => Some(i128::from(whole)),
+        Number::Float(float) => {
+            #[expect(clippy::cast_possible_truncation, reason = "it is compared with what it was")]
+            let whole = float as i128;
+            #[expect(clippy::cast_precision_loss, reason = "it is compared with what it was")]
+            let is_whole = whole as f64 == float;
+            is_whole.then_some(whole)
+        }
+    };
+    let float = match (value, whole) {
+        (Number::Float(float), _) => Some(float),
+        #[expect(clippy::cast_precision_loss, reason = "it is compared with what it was")]
+        #[expect(clippy::cast_possible_truncation, reason = "it is compared with what it was")]
+        (_, Some(whole)) => Some(whole as f64).filter(|&float| float as i128 == whole),
+        (_, None) => None,
+    };
+    macro_rules! of {
+        ($variant:ident, $value:expr) => {
+            Values::$variant(vec![$value.ok_or(Fit::Number)?; place(count)?])
+        };
+    }
+    macro_rules! whole {
+        ($variant:ident) => {
+            of!($variant, whole.and_then(|whole| whole.try_into().ok()))
+        };
+    }
+    Ok(match kind {
+        InMemory::Bool => of!(Bool, whole.and_then(|whole| u8::try_from(whole).ok()).filter(|&one| one < 2)),
+        InMemory::I8 => whole!(I8),
+        InMemory::U8 => whole!(U8),
+        InMemory::I16 => whole!(I16),
+        InMemory::U16 => whole!(U16),
+        InMemory::I32 => whole!(I32),
+        InMemory::U32 => whole!(U32),
+        InMemory::I64 => whole!(I64),
+        InMemory::U64 => whole!(U64),
+        #[expect(clippy::cast_possible_truncation, reason = "that is what such a field keeps")]
+        InMemory::F32 => of!(F32, float.map(|float| float as f32)),
+        InMemory::F64 => of!(F64, float),
+        InMemory::Offset | InMemory::Switch => return Err(Fit::Kind),
+    })
+}

@@ -1,0 +1,353 @@
+"""Ntuples for ``asyncio``: the classes of ``dolmen.rntuple`` under the same names, with coroutines for calls that read or write.
+
+    from dolmen.aio import rntuple
+
+    store = rntuple.Store(cont)
+    stored = await store.import_root("events.root")
+    ntuple = await stored.open()
+    muons = await ntuple.arrays(["muon_pt"])
+    async for batch in ntuple.batches(["met"]):
+        ...
+
+Calls run in the threads of ``dolmen.aio``. A task that is called off gets ``CancelledError`` at once, and its operation ends by itself, whole;
+what makes a version of what was put (``append``, ``commit``, …) is waited for even so, so that what became of it is known. ``progress`` is called in the
+thread of the operation.
+
+``sync`` of each object is the one of ``dolmen.rntuple`` behind it, and what is no call to wait for (names of fields, numbers of entries) is asked of
+it: ``len(ntuple.sync)``. Arguments and errors are those of ``dolmen.rntuple``.
+"""
+
+import functools
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import dolmen.aio
+from dolmen import rntuple as _rntuple
+from dolmen.aio import _call, _Handle, _whole
+from dolmen.rntuple import Estimate, Field, Medium, Scrubbed, Version
+
+__all__ = [
+    "Appender",
+    "Estimate",
+    "Field",
+    "Medium",
+    "Ntuple",
+    "RootWriter",
+    "Scrubbed",
+    "Store",
+    "Stored",
+    "Tree",
+    "Version",
+    "ntuples",
+    "open",
+    "trees",
+    "write_root",
+]
+
+#: Path of a file.
+_Path = _rntuple._Path
+#: Names of fields, one or several; None for all.
+_Columns = str | Sequence[str] | None
+
+
+async def ntuples(path: _Path, **options: Any) -> list[str]:
+    """As ``dolmen.rntuple.ntuples``."""
+    return await _call(_rntuple.ntuples, path, **options)
+
+
+async def trees(path: _Path, **options: Any) -> list[str]:
+    """As ``dolmen.rntuple.trees``."""
+    return await _call(_rntuple.trees, path, **options)
+
+
+async def open(source: "_Path | dolmen.aio.Container | Store", name: str | None = None, **options: Any) -> "Ntuple":
+    """As ``dolmen.rntuple.open``, also of a container or a store of ``dolmen.aio``."""
+    return Ntuple(await _call(_rntuple.open, _sync(source), name, **options))
+
+
+async def write_root(path: _Path, name: str, data: Any, **options: Any) -> None:
+    """As ``dolmen.rntuple.write_root``."""
+    await _whole(functools.partial(_rntuple.write_root, path, name, data, **options))
+
+
+def _sync(source: Any) -> Any:
+    """What is behind something of ``dolmen.aio``; all else as it is."""
+    return source.sync if isinstance(source, _Handle) else source
+
+
+class Ntuple(_Handle[_rntuple.Ntuple]):
+    """An ntuple that is open for reading: see ``dolmen.rntuple.Ntuple``."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.sync.name
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """Fields at the top by their names."""
+        return self.sync.fields
+
+    def __len__(self) -> int:
+        return len(self.sync)
+
+    def __bool__(self) -> bool:
+        return True
+
+    async def get(self, name: str) -> Any:
+        """All values of a field: ``ntuple[name]`` of ``dolmen.rntuple``."""
+        return await _call(self.sync.__getitem__, name)
+
+    async def arrays(
+        self, columns: _Columns = None, start: int | None = None, stop: int | None = None, **options: Any
+    ) -> Any:
+        """As ``dolmen.rntuple.Ntuple.arrays``."""
+        return await _call(self.sync.arrays, columns, start, stop, **options)
+
+    async def batches(
+        self, columns: _Columns = None, start: int | None = None, stop: int | None = None, *, step: int | None = None
+    ) -> AsyncIterator[Any]:
+        """As ``dolmen.rntuple.Ntuple.batches``: each batch is read when it is asked for."""
+        batches = self.sync.batches(columns, start, stop, step=step)
+        while (batch := await _call(next, batches, None)) is not None:
+            yield batch
+
+    async def clusters(self) -> list[tuple[int, int]]:
+        """The entries of each cluster."""
+        return await _call(lambda: self.sync.clusters)
+
+    async def estimate(
+        self, columns: _Columns = None, start: int | None = None, stop: int | None = None, **options: Any
+    ) -> Estimate:
+        """As ``dolmen.rntuple.Ntuple.estimate``."""
+        return await _call(self.sync.estimate, columns, start, stop, **options)
+
+    async def to_parquet(
+        self, path: _Path, columns: _Columns = None, start: int | None = None, stop: int | None = None, **options: Any
+    ) -> None:
+        """As ``dolmen.rntuple.Ntuple.to_parquet``."""
+        await _call(self.sync.to_parquet, path, columns, start, stop, **options)
+
+    async def export_root(self, path: _Path, **options: Any) -> None:
+        """As ``dolmen.rntuple.Ntuple.export_root``."""
+        await _call(self.sync.export_root, path, **options)
+
+    async def serve(self, name: str | None = None, **options: Any) -> Any:
+        """As ``dolmen.rntuple.Ntuple.serve``; what is returned is that of ``dolmen.rntuple``, and closes with ``close()``."""
+        return await _call(self.sync.serve, name, **options)
+
+
+class Tree(_Handle[_rntuple.Tree]):
+    """A tree that is open for reading: see ``dolmen.rntuple.Tree``."""
+
+    @classmethod
+    async def open(cls, path: _Path, name: str | None = None, **options: Any) -> "Tree":
+        """Opens a tree: ``Tree(path, name)`` of ``dolmen.rntuple``."""
+        return cls(await _call(_rntuple.Tree, path, name, **options))
+
+    def __len__(self) -> int:
+        return len(self.sync)
+
+    def __bool__(self) -> bool:
+        return True
+
+    async def get(self, name: str) -> Any:
+        """All values of a branch: ``tree[name]`` of ``dolmen.rntuple``."""
+        return await _call(self.sync.__getitem__, name)
+
+    async def arrays(
+        self, branches: _Columns = None, start: int | None = None, stop: int | None = None, **options: Any
+    ) -> Any:
+        """As ``dolmen.rntuple.Tree.arrays``."""
+        return await _call(self.sync.arrays, branches, start, stop, **options)
+
+
+class Store(_Handle[_rntuple.Store]):
+    """The ntuples of a container or an object store: see ``dolmen.rntuple.Store``. Nothing is asked before something is done with it."""
+
+    def __init__(self, container: "dolmen.aio.Container | dolmen.Container | str", **options: Any) -> None:
+        super().__init__(_rntuple.Store(_sync(container), **options))
+
+    async def names(self) -> list[str]:
+        """As ``dolmen.rntuple.Store.names``."""
+        return await _call(self.sync.names)
+
+    async def ntuple(self, name: str) -> "Stored":
+        """An ntuple by its name: ``store[name]`` of ``dolmen.rntuple``."""
+        return Stored(await _call(self.sync.__getitem__, name))
+
+    async def create(self, name: str, data: Any, **options: Any) -> "Stored":
+        """As ``dolmen.rntuple.Store.create``."""
+        return Stored(await _whole(functools.partial(self.sync.create, name, data, **options)))
+
+    async def import_root(self, path: _Path, ntuple: str | None = None, name: str | None = None, **options: Any) -> "Stored":
+        """As ``dolmen.rntuple.Store.import_root``."""
+        return Stored(await _call(self.sync.import_root, path, ntuple, name, **options))
+
+    async def import_ntuple(self, source: Ntuple | _rntuple.Ntuple, name: str | None = None, **options: Any) -> "Stored":
+        """As ``dolmen.rntuple.Store.import_ntuple``."""
+        return Stored(await _call(self.sync.import_ntuple, _sync(source), name, **options))
+
+    async def import_tree(
+        self,
+        source: _Path | Tree | _rntuple.Tree,
+        tree: str | None = None,
+        name: str | None = None,
+        columns: _Columns = None,
+        **options: Any,
+    ) -> "Stored":
+        """As ``dolmen.rntuple.Store.import_tree``."""
+        return Stored(await _call(self.sync.import_tree, _sync(source), tree, name, columns, **options))
+
+    async def skim(self, source: Ntuple | _rntuple.Ntuple, name: str, *columns: Any, **options: Any) -> "Stored":
+        """As ``dolmen.rntuple.Store.skim``."""
+        return Stored(await _call(self.sync.skim, _sync(source), name, *columns, **options))
+
+    async def clone(
+        self, stored: "Stored | _rntuple.Stored", name: str, columns: _Columns = None, **options: Any
+    ) -> "Stored":
+        """As ``dolmen.rntuple.Store.clone``."""
+        return Stored(await _whole(functools.partial(self.sync.clone, _sync(stored), name, columns, **options)))
+
+    async def collect(self) -> str:
+        """As ``dolmen.rntuple.Store.collect``."""
+        return await _call(self.sync.collect)
+
+    async def destroy(self, name: str) -> None:
+        """As ``dolmen.rntuple.Store.destroy``."""
+        await _whole(self.sync.destroy, name)
+
+
+class Stored(_Handle[_rntuple.Stored]):
+    """An ntuple in a store: see ``dolmen.rntuple.Stored``."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.sync.name
+
+    def __repr__(self) -> str:
+        # That of the one behind it asks the store.
+        return f"<dolmen.aio.rntuple.Stored {self.name!r}>"
+
+    async def open(self, **when: Any) -> Ntuple:
+        """As ``dolmen.rntuple.Stored.open``."""
+        return Ntuple(await _call(self.sync.open, **when))
+
+    async def version(self, version: int | None = None, **when: Any) -> Version:
+        """As ``dolmen.rntuple.Stored.version``."""
+        return await _call(self.sync.version, version, **when)
+
+    async def versions(self) -> list[Version]:
+        """As ``dolmen.rntuple.Stored.versions``."""
+        return await _call(self.sync.versions)
+
+    async def tags(self) -> dict[str, int]:
+        """As ``dolmen.rntuple.Stored.tags``."""
+        return await _call(self.sync.tags)
+
+    async def tag(self, name: str, version: int | None = None, *, move: bool = False) -> Version:
+        """As ``dolmen.rntuple.Stored.tag``."""
+        return await _whole(functools.partial(self.sync.tag, name, version, move=move))
+
+    async def untag(self, name: str) -> None:
+        """As ``dolmen.rntuple.Stored.untag``."""
+        await _whole(self.sync.untag, name)
+
+    async def keep(self, seconds: float) -> None:
+        """As ``dolmen.rntuple.Stored.keep``."""
+        await _whole(self.sync.keep, seconds)
+
+    async def expire(self) -> int:
+        """As ``dolmen.rntuple.Stored.expire``."""
+        return await _call(self.sync.expire)
+
+    async def append(self, data: Any, **options: Any) -> Version:
+        """As ``dolmen.rntuple.Stored.append``."""
+        return await _whole(functools.partial(self.sync.append, data, **options))
+
+    async def append_root(self, path: _Path, ntuple: str | None = None, **options: Any) -> Version:
+        """As ``dolmen.rntuple.Stored.append_root``."""
+        return await _whole(functools.partial(self.sync.append_root, path, ntuple, **options))
+
+    async def appender(self, **options: Any) -> "Appender":
+        """As ``dolmen.rntuple.Stored.appender``."""
+        return Appender(await _call(self.sync.appender, **options))
+
+    async def add_column(self, name: str, values: Any, **options: Any) -> Version:
+        """As ``dolmen.rntuple.Stored.add_column``."""
+        return await _whole(functools.partial(self.sync.add_column, name, values, **options))
+
+    async def add_columns(self, data: Any, **options: Any) -> Version:
+        """As ``dolmen.rntuple.Stored.add_columns``."""
+        return await _whole(functools.partial(self.sync.add_columns, data, **options))
+
+    async def reshape(self, **options: Any) -> Version:
+        """As ``dolmen.rntuple.Stored.reshape``."""
+        return await _call(self.sync.reshape, **options)
+
+    async def pack(self, order: Any, **options: Any) -> None:
+        """As ``dolmen.rntuple.Stored.pack``."""
+        await _whole(functools.partial(self.sync.pack, order, **options))
+
+    async def scrub(self, **options: Any) -> Scrubbed:
+        """As ``dolmen.rntuple.Stored.scrub``."""
+        return await _call(self.sync.scrub, **options)
+
+
+class Appender(_Handle[_rntuple.Appender]):
+    """Appends in several pieces that are seen at once: see ``dolmen.rntuple.Appender``. An ``async with`` block commits at its end, and gives up
+    with an exception, ``CancelledError`` included.
+    """
+
+    async def put(self, data: Any) -> None:
+        """As ``dolmen.rntuple.Appender.put``; waited for also by a task that is called off, as its memory is written from where it is."""
+        await _whole(self.sync.put, data)
+
+    async def put_root(self, path: _Path, ntuple: str | None = None, **options: Any) -> None:
+        """As ``dolmen.rntuple.Appender.put_root``."""
+        await _whole(functools.partial(self.sync.put_root, path, ntuple, **options))
+
+    async def put_ntuple(self, source: Ntuple | _rntuple.Ntuple) -> None:
+        """As ``dolmen.rntuple.Appender.put_ntuple``."""
+        await _whole(self.sync.put_ntuple, _sync(source))
+
+    async def commit(self) -> Version:
+        """As ``dolmen.rntuple.Appender.commit``."""
+        return await _whole(self.sync.commit)
+
+    async def discard(self) -> None:
+        """As ``dolmen.rntuple.Appender.discard``."""
+        await _whole(self.sync.discard)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await (self.commit() if kind is None else self.discard())
+
+
+class RootWriter(_Handle[_rntuple.RootWriter]):
+    """Writes an ntuple to a file of ROOT, piece by piece: see ``dolmen.rntuple.RootWriter``."""
+
+    def __init__(self, path: _Path, name: str, **options: Any) -> None:
+        super().__init__(_rntuple.RootWriter(path, name, **options))
+
+    async def append(self, data: Any) -> None:
+        """As ``dolmen.rntuple.RootWriter.append``."""
+        await _whole(self.sync.append, data)
+
+    async def close(self) -> None:
+        """As ``dolmen.rntuple.RootWriter.close``."""
+        await _whole(self.sync.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await _whole(self.sync.__exit__, kind, error, trace)

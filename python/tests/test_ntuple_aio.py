@@ -1,0 +1,149 @@
+"""Coroutines over ntuples."""
+
+import asyncio
+import inspect
+import threading
+
+import awkward as ak
+import dolmen
+import dolmen.aio
+import numpy as np
+import pytest
+import uproot
+from conftest import COUNT, events, same
+from dolmen.aio import rntuple
+
+
+def run(place, body):
+    async def opened():
+        async with await dolmen.aio.open(place.address) as pool:
+            return await body(await pool.create_container("henge", durability="process"))
+
+    return asyncio.run(opened())
+
+
+def test_coroutines_do_what_the_calls_do(place, file, tmp_path):
+    async def body(cont):
+        store = rntuple.Store(cont)
+        assert await store.names() == []
+        stored = await store.import_root(file)
+        ntuple = await stored.open()
+        assert (len(ntuple), ntuple.name, stored.name) == (COUNT, "events", "events") and "hits" in ntuple.fields
+        one, two = await asyncio.gather(ntuple.get("number"), ntuple.arrays(["hits"], 10, 20))
+        assert same(one, np.arange(COUNT)) and same(two["hits"], events()["hits"][10:20])
+        batches = [batch async for batch in ntuple.batches(["energy"])]
+        assert [batch.num_rows for batch in batches] == [end - first for first, end in await ntuple.clusters()]
+        assert (await ntuple.estimate(["energy"])).entries == COUNT
+        await stored.tag("first")
+        versions = await asyncio.gather(*(stored.append(events(COUNT, 10)) for _ in range(5)))
+        assert sorted(version.number for version in versions) == [2, 3, 4, 5, 6]
+        await stored.append_root(file)
+        await stored.add_column("weight", np.ones(2 * COUNT + 50))
+        async with await stored.appender(fill={"weight": 2}) as appender:
+            await appender.put(events(count=5))
+            await appender.put_ntuple(ntuple)
+        with pytest.raises(KeyError):
+            async with await stored.appender(fill={"weight": 2}) as appender:
+                await appender.put(events(count=5))
+                raise KeyError
+        now = await rntuple.open(cont, "events")
+        assert len(now) == 3 * COUNT + 55 and (await now.get("weight"))[-1] == 2
+        assert len(await rntuple.open(store, tag="first")) == COUNT and await stored.tags() == {"first": 1}
+        await stored.reshape(compression="lz4")
+        assert (await stored.scrub()).bad == [] and (await stored.version()).made == "Reshaped"
+        high = await store.skim(now, "high", ["number"], filter=[("weight", "==", 2)])
+        assert len(await high.open()) == COUNT + 5
+        slim = await store.clone(stored, "slim", ["energy"])
+        assert (await slim.open()).sync.keys() == ["energy"]
+        await store.import_ntuple(ntuple, "copy")
+        await (await slim.open()).export_root(tmp_path / "out.root")
+        await now.to_parquet(tmp_path / "out.parquet", ["number"])
+        assert await rntuple.ntuples(tmp_path / "out.root") == ["slim"]
+        await stored.keep(0)
+        await stored.untag("first")
+        assert await stored.expire() > 0 and [version.made for version in await stored.versions()] == ["Reshaped"]
+        await store.destroy("copy")
+        assert "Collected" in await store.collect() and sorted(await store.names()) == ["events", "high", "slim"]
+        with pytest.raises(dolmen.NotFound):
+            await store.ntuple("copy")
+        made = await store.create("made", {"x": np.arange(3)})
+        await made.pack([0])
+        await made.add_columns({"y": np.arange(3), "z": np.arange(3)})
+        assert same(await (await (await store.ntuple("made")).open()).get("z"), np.arange(3))
+
+    run(place, body)
+
+
+def test_files_and_trees_are_read_and_written_by_coroutines(local, tmp_path):
+    async def body(cont):
+        path, tree = tmp_path / "made.root", tmp_path / "tree.root"
+        await rntuple.write_root(path, "one", {"x": np.arange(3)})
+        async with rntuple.RootWriter(path, "two") as writer:
+            await writer.append({"x": np.arange(3)})
+            await writer.append({"x": np.arange(4)})
+        with pytest.raises(KeyError):
+            async with rntuple.RootWriter(path, "three") as writer:
+                await writer.append({"x": np.arange(3)})
+                raise KeyError
+        assert same(await (await rntuple.open(path)).get("x"), [0, 1, 2, 0, 1, 2, 3])
+        server = await (await rntuple.open(path)).serve()
+        assert uproot.open(server.url, handler=uproot.HTTPSource)["two"].num_entries == 7
+        await asyncio.to_thread(server.close)
+        with uproot.recreate(tree) as made:
+            made.mktree("old", {"x": "int64"})
+            made["old"].extend({"x": np.arange(5)})
+        assert await rntuple.trees(tree) == ["old"]
+        opened = await rntuple.Tree.open(tree)
+        assert len(opened) == 5 and same(await opened.get("x"), np.arange(5))
+        assert ak.to_list((await opened.arrays(None, 1, 3))["x"]) == [1, 2]
+        store = rntuple.Store(cont)
+        for source, name in ((tree, "a"), (opened, "b")):
+            stored = await store.import_tree(source, name=name)
+            assert same(await (await stored.open()).get("x"), np.arange(5))
+
+    run(local, body)
+
+
+def test_a_task_that_is_called_off_leaves_an_append_whole(local, monkeypatch):
+    begun, go = threading.Event(), threading.Event()
+
+    async def body(cont):
+        stored = await rntuple.Store(cont).create("events", {"x": np.arange(3)})
+        append = stored.sync.append
+
+        def slowly(data):
+            begun.set()
+            go.wait()
+            return append(data)
+
+        monkeypatch.setattr(stored.sync, "append", slowly)
+        task = asyncio.ensure_future(stored.append({"x": np.arange(4)}))
+        await asyncio.to_thread(begun.wait)
+        task.cancel()
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(await stored.open()) == 7
+
+    run(local, body)
+
+
+def test_every_call_of_the_classes_has_a_coroutine():
+    import dolmen.rntuple as sync
+
+    #: What is asked of ``sync``, since nothing is waited for, or is a stream of another library.
+    known = {
+        "Ntuple": {"keys", "field", "order", "arrow_schema", "arrow_reader", "record", "traced", "trace"},
+        "Tree": {"keys", "trees"},
+        "Store": set(),
+        "Stored": set(),
+        "Appender": set(),
+        "RootWriter": set(),
+    }
+    for name, others in known.items():
+        of = {word for word, _ in inspect.getmembers(getattr(sync, name), inspect.isfunction) if word[0] != "_"}
+        own = {word for word, _ in inspect.getmembers(getattr(rntuple, name), inspect.isroutine) if word[0] != "_"}
+        assert of - own <= others, name
+        for word in own & of:
+            function = getattr(getattr(rntuple, name), word)
+            assert inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function), (name, word)

@@ -1,0 +1,151 @@
+"""What wrong arguments are told: which argument, what it was, and what it is to be."""
+
+import dolmen
+import numpy as np
+import pytest
+import uproot
+from conftest import events
+from dolmen import rntuple
+
+
+@pytest.fixture
+def store(local):
+    with local.open() as pool:
+        yield rntuple.Store(pool.create_container("henge", durability="process"))
+
+
+def refused(match, call, error=dolmen.Invalid):
+    with pytest.raises(error, match=match):
+        call()
+
+
+def test_numbers_that_can_never_do_are_refused_by_argument_and_range(store, file, tmp_path):
+    stored, made = store.create("events", events(count=10)), tmp_path / "made.root"
+    ntuple = rntuple.open(file)
+    for when in (stored.open, stored.version, stored.scrub):
+        refused("version is -1, and is to be from 0 to", lambda when=when: when(version=-1))
+        refused("version is a whole number, not 'one'", lambda when=when: when(version="one"), TypeError)
+    for time in (-1, 1e12, float("nan")):
+        refused("time is .* a number of seconds from 0 to", lambda time=time: stored.open(time=time))
+    refused("seconds is -1", lambda: stored.keep(-1))
+    refused("keep is -1", lambda: store.create("other", {"x": [1]}, keep=-1))
+    for name, low in (("page_bytes", 1), ("cluster_bytes", 1)):
+        for wrong in (-1, 0, 2**70):
+            told = f"{name} is {wrong}, and is to be from {low} to "
+            how = {name: wrong}
+            refused(told, lambda how=how: rntuple.write_root(made, "events", {"x": [1]}, **how))
+            refused(told, lambda how=how: stored.append(events(count=1), **how))
+            refused(told, lambda how=how: stored.reshape(**how))
+    refused("page_bytes is 0", lambda: stored.add_column("x", np.arange(10), page_bytes=0))
+    refused("step_bytes is 0", lambda: stored.reshape(step_bytes=0))
+    refused("port is 99999, and is to be from 0 to 65535", lambda: ntuple.serve(port=99999))
+    for call in (
+        lambda: store.create("other", {"x": [1]}, group_bytes=0),
+        lambda: store.import_root(file, name="other", group_bytes=0),
+        lambda: store.skim(ntuple, "other", group_bytes=0),
+        lambda: stored.pack([0], group_bytes=0),
+    ):
+        refused("group_bytes is 0, and is to be from 1 to", call)
+    refused("step is 0", lambda: list(ntuple.batches(step=0)))
+    assert store.names() == ["events"] and stored.version().number == 2 and not made.exists()
+
+
+def test_compressions_are_told_with_their_levels(tmp_path):
+    for wrong, told in (
+        ("zstd:999", "'zstd:999': levels of zstd are 1 to 19"),
+        ("zstd:0", "levels of zstd are 1 to 19"),
+        ("zlib:10", "levels of zlib are 1 to 9"),
+        ("gzip", "'gzip' is no compression: none, zlib"),
+        ("zstd:fast", "'zstd:fast' is no compression"),
+    ):
+        refused(told, lambda wrong=wrong: rntuple.write_root(tmp_path / "made.root", "events", {"x": [1]}, compression=wrong))
+    for fine in ("zstd:19", "lz4:12", "zlib:9", "lzma:9", "none", None):
+        rntuple.write_root(tmp_path / "made.root", "events", {"x": [1]}, compression=fine)
+
+
+def test_versions_tags_and_times_that_are_not_there_are_told_with_those_that_are(store):
+    stored = store.create("events", events(count=10))
+    refused("there is no version 9; there are 1 to 2$", lambda: stored.open(version=9), dolmen.NotFound)
+    refused('there is no tag "x"; there are none$', lambda: stored.open(tag="x"), dolmen.NotFound)
+    stored.tag("good")
+    stored.tag("better")
+    for call in (lambda: stored.open(tag="x"), lambda: stored.untag("x")):
+        refused('there is no tag "x"; there are better, good$', call, dolmen.NotFound)
+    told = r"there is no version from 1\.500000000 s or before; the first is from 1\d{9}\.\d{9} s"
+    refused(told, lambda: stored.open(time=1.5), dolmen.NotFound)
+    stored.append(events(count=1))
+    stored.keep(0)
+    stored.expire()
+    refused("there is no version 1; there are 2 to 3$", lambda: stored.version(1), dolmen.NotFound)
+
+
+def test_columns_of_an_order_are_there_and_each_once(store, file):
+    stored = store.create("events", {"x": [1], "y": [2]})
+    for order, told in (([99], "there is no column 99; there are 2"), ([0, 1, 0], "column 0 is there twice")):
+        refused(f"order: {told}", lambda order=order: stored.pack(order))
+    refused("order: there is no column 99", lambda: store.import_root(file, name="other", order=[0, 99]))
+    refused("order: column 1 is there twice", lambda: store.import_root(file, name="other", order=[1, 1]))
+    refused("order is a whole number, not 'x'", lambda: stored.pack(["x"]), TypeError)
+    stored.pack([1, 0])
+    assert store.names() == ["events"]
+
+
+def test_a_column_with_too_few_or_too_many_values_is_told_how_many_are_needed(store):
+    stored = store.create("events", {"x": np.arange(10)})
+    stored.append({"x": np.arange(5)})
+    for count in (0, 10, 14, 16):
+        told = f"a value is needed for each of the 15 entries that there are, {count} are given"
+        refused(told, lambda count=count: stored.add_column("y", np.arange(count)))
+    assert stored.version().number == 3
+
+
+def test_arrays_that_do_not_fit_are_told_with_both_types(store, tmp_path):
+    stored = store.create("events", {"x": np.arange(2), "v": [[1.0], []]})
+    told = '"v" is not of its type: the field has std::vector<double>, the array double'
+    refused(told, lambda: stored.append({"x": [1], "v": [1.0]}))
+    refused("the field has std::int64_t, the array std::string", lambda: stored.append({"x": ["a"], "v": [[1.0]]}))
+    with rntuple.RootWriter(tmp_path / "made.root", "events") as writer:
+        writer.append({"x": [1.5]})
+        refused("made.root: .*the field has double, the array std::string", lambda: writer.append({"x": ["a"]}))
+
+
+def test_what_a_file_has_is_told_to_who_asks_for_something_else(tmp_path):
+    trees, ntuple = tmp_path / "trees.root", tmp_path / "ntuple.root"
+    with uproot.recreate(trees) as made:
+        for name in ("one", "two"):
+            made.mktree(name, {"x": "int64"})
+            made[name].extend({"x": np.arange(3)})
+    rntuple.write_root(ntuple, "events", {"x": [1]})
+    refused("trees.root: .*which Tree reads: one, two", lambda: rntuple.open(trees))
+    refused("which Tree reads: one, two", lambda: rntuple.open(trees, "one"), dolmen.NotFound)
+    refused("several trees.*: one, two", lambda: rntuple.Tree(trees))
+    refused("which open reads: events", lambda: rntuple.Tree(ntuple))
+    refused("which open reads: events", lambda: rntuple.Tree(ntuple, "events"), dolmen.NotFound)
+
+
+def test_fields_that_are_not_compared_are_named(store):
+    ntuple = store.create("events", {"x": [1], "s": ["a"], "v": [[1.0]]}).open()
+    refused("field .v. .*has not one number", lambda: ntuple.arrays(filter=[("v", "==", 1)]))
+    refused('field "s" has not one number', lambda: ntuple.arrays(filter=[("s", "==", 1)]))
+    refused("'x' is compared with 'a'", lambda: ntuple.arrays(filter=[("x", "==", "a")]))
+    refused("no field 'y'", lambda: ntuple.arrays(filter=[("y", "==", 1)]), dolmen.NotFound)
+
+
+def test_names_of_ntuples_are_looked_at_where_they_are_made(store, file):
+    stored = store.create("events", {"x": [1]})
+    for name, told in (("", "it is empty"), ("a b", "it has a space"), ("a.b", r"the character '\.'")):
+        for call in (
+            lambda name=name: store.create(name, {"x": [1]}),
+            lambda name=name: store.skim(stored.open(), name),
+            lambda name=name: store.clone(stored, name),
+        ):
+            refused(f"an ntuple cannot have the name .*{told}", call)
+    refused("it is empty", lambda: store.import_root(file, name=""))
+    refused("cannot have the name .*a space", lambda: stored.add_column("a b", [1]))
+    assert store.names() == ["events"] and len(store) == 1 and store
+
+
+def test_what_is_no_place_for_ntuples_is_refused_with_what_is(tmp_path):
+    for wrong in ("pool", tmp_path, 5):
+        refused("a store is in a container .* or at s3://bucket/prefix", lambda wrong=wrong: rntuple.Store(wrong))
+    refused("s3://bucket/prefix", lambda: rntuple.Store("s3://"))
