@@ -1,9 +1,11 @@
 """What ends operations on ntuples before they are done: exceptions of functions that are told of progress, and signals."""
 
 import contextlib
+import itertools
 import os
 import signal
 import socket
+import sys
 import threading
 
 import dolmen
@@ -11,6 +13,8 @@ import pytest
 import uproot
 from conftest import COUNT, events, same
 from dolmen import rntuple
+from dolmen._dolmen import NtupleReader, NtupleTree, NtupleWriter
+from dolmen.rntuple import _arrays
 
 
 @pytest.fixture
@@ -199,3 +203,63 @@ def test_options_of_an_endpoint_that_can_never_do_are_refused_by_name():
             rntuple.Store("s3://events/p", storage_options={**KEYS, **options})
     with pytest.raises(dolmen.Invalid, match="mapping"):
         rntuple.Store("s3://events/p", storage_options=[("timeout", 1)])
+
+
+def lets_others_run(call):
+    """Whether another thread runs while a call is under way, which is repeated until one has."""
+    goes, has_run = threading.Event(), []
+
+    def run():
+        goes.wait()
+        has_run.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    # With so long a turn no thread but one whose call gives the interpreter up lets another run.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1000.0)
+    try:
+        goes.set()
+        for _ in range(3000):
+            call()
+            if has_run:
+                break
+    finally:
+        sys.setswitchinterval(before)
+    thread.join()
+    return bool(has_run)
+
+
+def test_other_threads_run_while_a_call_is_under_way(store, file, tree, tmp_path):
+    stored, ntuple, opened = store.import_root(file), rntuple.open(file), rntuple.Tree(tree)
+    numbers = itertools.count()
+    within, reader, of = store._store, ntuple._reader, stored._stored
+    flat = [one for one in _arrays.fields_of(events()) if one[0] in ("number", "energy")]
+    types = [(name, _arrays.emptied(trees)) for name, trees in flat]
+    writer = NtupleWriter.create(str(tmp_path / "made.root"), "made", types)
+    made = store.create("made", {"number": [1], "energy": [1.0]})._stored
+    appender = made.append()
+    high = [(field.number, 0, COUNT) for field in ntuple.fields.values()]
+    for name, call in {
+        "open_file": lambda: NtupleReader.open_file(str(file)),
+        "read": lambda: reader.read([field for field, _, _ in high], 0, COUNT),
+        "stored read": (lambda stored_reader: lambda: stored_reader.read([0, 1], 0, COUNT))(of.open()),
+        "prune": (lambda stored_reader: lambda: stored_reader.prune([("number", ">", 7)], 0, COUNT))(of.open()),
+        "export": lambda: reader.export_root(str(tmp_path / "out.root")),
+        "import": lambda: within.import_ntuple(reader, f"imported {next(numbers)}"),
+        "import tree": lambda: within.import_tree(opened._tree, f"tree-{next(numbers)}"),
+        "skim": lambda: within.skim(reader, f"skim-{next(numbers)}", [], [(1, 100)]),
+        "tree": lambda: opened._tree.read([0, 1], 0, COUNT),
+        "open tree": lambda: NtupleTree(str(tree)),
+        "open": of.open,
+        "version": of.version,
+        "scrub": of.scrub,
+        "reshape": lambda: of.reshape(0, 1 << 30),
+        "append": of.append,
+        "put": lambda: appender.put(flat),
+        "put ntuple": lambda: of.append().put_ntuple(reader),
+        "write": lambda: writer.append(flat),
+        "add columns": lambda: of.add_columns([("other", types[0][1])]),
+        "collect": within.collect,
+    }.items():
+        assert lets_others_run(call), name

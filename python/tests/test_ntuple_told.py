@@ -1,5 +1,8 @@
 """What wrong arguments are told: which argument, what it was, and what it is to be."""
 
+import os
+import resource
+
 import dolmen
 import numpy as np
 import pytest
@@ -149,3 +152,25 @@ def test_what_is_no_place_for_ntuples_is_refused_with_what_is(tmp_path):
     for wrong in ("pool", tmp_path, 5):
         refused("a store is in a container .* or at s3://bucket/prefix", lambda wrong=wrong: rntuple.Store(wrong))
     refused("s3://bucket/prefix", lambda: rntuple.Store("s3://"))
+
+
+def test_who_cannot_write_a_file_to_its_end_is_told_which_and_nothing_of_it_stays(file, tmp_path):
+    # As on a full disk, but told in other words: files of this process are no longer than that.
+    ntuple, out = rntuple.open(file), tmp_path / "out"
+    out.mkdir()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for name, call in (
+        ("made.root", lambda path: rntuple.write_root(path, "events", events(), compression=None)),
+        ("out.root", lambda path: ntuple.export_root(path)),
+        ("out.parquet", lambda path: ntuple.to_parquet(path, compression="none")),
+    ):
+        (out / name).write_bytes(b"before")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+        try:
+            with pytest.raises(OSError) as told:
+                call(out / name)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert name in str(told.value), told.value
+        assert (out / name).read_bytes() == b"before"
+    assert sorted(os.listdir(out)) == ["made.root", "out.parquet", "out.root"]

@@ -17,6 +17,7 @@ import awkward
 import numpy as np
 import pytest
 import uproot
+from dolmen import rntuple
 
 SHOW_TREE = os.environ["SHOW_TREE"]
 SAMPLES = pathlib.Path(os.environ["SAMPLES"])
@@ -144,6 +145,28 @@ def test_every_branch_of_the_sample_files_equals_what_uproot_reads(file):
         wrong |= differs
     assert wrong == WRONG.get(file, set())
     assert (counts["equal"], counts["ours"], len(wrong)) == FILES[file]
+
+
+def bits(tree):
+    """The same with the bytes of its memory."""
+    if isinstance(tree, tuple | list):
+        return [bits(part) for part in tree]
+    return tree if isinstance(tree, str | int) else np.frombuffer(tree, "u1").tobytes()
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_branch_of_the_sample_files_is_the_same_in_an_ntuple_that_it_is_imported_into(local, file):
+    with local.open() as pool:
+        store = rntuple.Store(pool.create_container("henge", durability="process"))
+        for name in rntuple.trees(SAMPLES / file):
+            tree = rntuple.Tree(SAMPLES / file, name)
+            tops = [path for path in tree if path not in tree.refused]
+            stored = store.import_tree(tree, name="made", skip_unsupported=True, cluster_bytes=1 << 20)
+            ntuple = stored.open()
+            assert (len(ntuple), len(ntuple.fields)) == (len(tree), len(tops))
+            for field, path in zip(ntuple.fields.values(), tops):
+                assert bits(ntuple._trees([field], 0, len(ntuple))) == bits(tree.trees([path])), path
+            store.destroy("made")
 
 
 def test_every_sample_file_with_trees_is_compared():

@@ -797,9 +797,11 @@ def _whole(path: Any, options: Mapping[str, Any]) -> Iterator[Any]:
     try:
         yield part
         os.replace(part, told)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.remove(part)
+        if isinstance(error, OSError) and error.errno and told not in str(error):
+            raise OSError(error.errno, error.strerror or str(error), told) from error
         raise
 
 
