@@ -10,7 +10,7 @@ use dolmen_remote::{Options, Remote, RemoteFile, RemoteOutput, Wrong, address};
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::Known;
-use dolmen_rntuple::rootfile::{self, FileOptions, FileTime, RootFile, RootWriter};
+use dolmen_rntuple::rootfile::{self, FileOptions, FileTime, Output, RootFile, RootWriter};
 use dolmen_rntuple::store::{Store, StoreOptions};
 use dolmen_rntuple::{Ntuple, Source};
 use std::path::Path;
@@ -171,6 +171,14 @@ pub(crate) fn beginning(to: &Path) -> Outcome<Begin<'_>> {
     let output = RemoteOutput::open(address, &Options::default())?;
     let name = output.name().to_owned();
     Ok(Box::new(move |header, known| RootWriter::create_on(Box::new(output), &name, header, known, options)))
+}
+
+/// A file of this machine or in an object store, which is there when it is whole.
+pub(crate) fn output(to: &Path) -> Outcome<Box<dyn Output>> {
+    match address(to) {
+        Some(address) => Ok(Box::new(RemoteOutput::open(address, &Options::default())?)),
+        None => rootfile::local_output(to).map_err(|error| Failure::on_file(to, &error)),
+    }
 }
 
 /// How files of ROOT are written now.

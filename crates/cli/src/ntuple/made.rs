@@ -1,7 +1,8 @@
 //! Ntuples that are made of others: skims, and columns from elsewhere.
 
-use super::filter::{condition, passing};
+use super::filter::{condition, passing, steps};
 use super::home::{self, Home};
+use super::parquet::{self, Writer};
 use super::source::{Any, Opened, Source, each};
 use super::stored::{Named, Written, described, told};
 use super::{heard, step};
@@ -11,6 +12,7 @@ use crate::path::shown_outside;
 use crate::place::ContArg;
 use crate::progress::Bar;
 use clap::Args;
+use dolmen_rntuple::bucket::BucketError;
 use dolmen_rntuple::store::{ColumnAdder, Condition, CreateOptions, Skimmed, Version, Wanted, When, skim_to};
 use dolmen_rntuple::write;
 use dolmen_rntuple::{Array, Entries};
@@ -42,6 +44,18 @@ pub(crate) struct Skim {
     group: Option<u64>,
     #[command(flatten)]
     written: Written,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ToParquet {
+    #[command(flatten)]
+    source: Source,
+    /// Fields, with dots between field and subfield, or branches of a tree; all that can be read if none are named
+    #[arg(long = "field", short, value_name = "FIELD")]
+    fields: Vec<String>,
+    /// The file of Parquet to write, or s3://BUCKET/FILE; one that is there is replaced when the new one is whole
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    to: PathBuf,
 }
 
 #[derive(Args, Debug)]
@@ -213,4 +227,43 @@ fn filled(
         put(adder, entries)?;
     }
     adder.commit()
+}
+
+pub(crate) fn to_parquet(args: &ToParquet) -> Outcome<Answer> {
+    let any = args.source.open_any()?;
+    let doing = || format!("write {} to {}", args.source.shown(), shown_outside(&args.to));
+    let (entries, groups) = parquet_of(args, &any).doing(doing)?;
+    let told = format!(
+        "{} in {}, {}",
+        count(entries, "entry", "entries"),
+        shown_outside(&args.to),
+        count(groups, "row group", "row groups")
+    );
+    Ok(Answer::new(told, json!({ "entries": entries, "row_groups": groups })))
+}
+
+/// How many entries and row groups were written.
+fn parquet_of(args: &ToParquet, any: &Any) -> Outcome<(u64, u64)> {
+    heard();
+    let (names, numbers): (Vec<String>, Vec<usize>) = any.fields(&args.fields)?.into_iter().unzip();
+    let none = any.read(&numbers, Entries { first: 0, end: 0 })?;
+    let fields: Vec<(&str, &Array)> = names.iter().map(|name| &**name).zip(&none).collect();
+    let writer = Writer::begin(home::output(&args.to)?, &fields);
+    let mut writer = writer.map_err(|parquet::Refused(name)| {
+        let failure = Failure::new(Exit::Usage, format!("no column of Parquet is as field \"{name}\" is"));
+        failure.hint("--field names those that are wanted")
+    })?;
+    let failed = |error: std::io::Error| match error.downcast::<BucketError>() {
+        Ok(error) => dolmen_rntuple::Error::from(error).into(),
+        Err(error) => Failure::on_file(&args.to, &error),
+    };
+    let (all, mut groups) = (any.entry_count(), 0);
+    let bar = Bar::of(all, "writing", "entries");
+    for part in steps(Entries { first: 0, end: all }, any.step(&numbers)?) {
+        writer.append(&any.read(&numbers, part)?).map_err(failed)?;
+        groups += 1;
+        step(&bar, part.end)?;
+    }
+    writer.finish().map_err(failed)?;
+    Ok((all, groups))
 }

@@ -5,6 +5,7 @@ mod filter;
 mod home;
 mod list;
 mod made;
+mod parquet;
 mod picture;
 mod read;
 mod rows;
@@ -43,6 +44,8 @@ pub(crate) enum Command {
     Skim(made::Skim),
     /// Write a file of ROOT with the pages as they are
     Export(read::Export),
+    /// Write entries of an ntuple or a tree to a file of Parquet
+    ToParquet(made::ToParquet),
     /// Serve an ntuple over HTTP as a file of ROOT that is nowhere, until it is interrupted
     Serve(read::Serve),
     /// Tell what reading fields takes: bytes, requests, time and money, without reading them
@@ -85,6 +88,7 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
         Command::AddColumn(args) => made::add_column(args),
         Command::Skim(args) => made::skim(args),
         Command::Export(args) => read::export(args),
+        Command::ToParquet(args) => made::to_parquet(args),
         Command::Serve(args) => read::serve(args, as_json),
         Command::Estimate(args) => read::estimate(args),
         Command::Plot(args) => read::plot(args),

@@ -24,6 +24,7 @@ mod ntuples;
 mod ntuples_interrupted;
 mod ntuples_killed;
 mod ntuples_made;
+mod ntuples_parquet;
 mod ntuples_read;
 mod objects;
 mod pools;

@@ -9,6 +9,7 @@ use dolmen_rntuple::write::{self, Options};
 use dolmen_rntuple::{Array, Entries, Lists, Ntuple, Values};
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 pub(crate) const COUNT: i32 = 3000;
 
@@ -170,7 +171,8 @@ fn who_only_reads_ntuples_waits_for_a_pool_that_another_has() {
         let held = holds();
         let line = place.fails(5, &command);
         assert!(line.contains("wait for it with --wait SECONDS"), "{line}");
-        let waiting = place.command(&[&command[..], &["--wait", "600"]].concat()).spawn().unwrap();
+        let mut waiting = place.command(&[&command[..], &["--wait", "600"]].concat());
+        let waiting = waiting.stdout(Stdio::piped()).spawn().unwrap();
         drop(held);
         let ran = waiting.wait_with_output().unwrap();
         assert!(ran.status.success(), "{reader:?}: {ran:?}");

@@ -16,4 +16,4 @@ pub use export::{VirtualFile, export, export_on};
 pub use file::RootFile;
 pub use key::Key;
 pub use layout::FileTime;
-pub use write::{FORMAT_VERSION, FileOptions, Output, RootWriter};
+pub use write::{FORMAT_VERSION, FileOptions, Output, RootWriter, local_output};

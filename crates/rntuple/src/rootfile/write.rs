@@ -49,6 +49,15 @@ pub trait Output: Send + core::fmt::Debug {
     fn finish(self: Box<Self>) -> std::io::Result<()>;
 }
 
+/// A file of this machine, which has its name when it is finished.
+///
+/// # Errors
+/// What the system says.
+pub fn local_output(path: &Path) -> std::io::Result<Box<dyn Output>> {
+    let name = path.file_name().ok_or(std::io::ErrorKind::IsADirectory)?;
+    Ok(Box::new(LocalOutput::create(path, &name.to_string_lossy())?))
+}
+
 /// A file of ROOT that is written. Until [`finish`](Self::finish) it is not there; dropped before, it never is.
 #[derive(Debug)]
 pub struct RootWriter {
@@ -68,13 +77,9 @@ impl RootWriter {
     /// # Errors
     /// [`Error::Io`]; [`Error::TooBig`] of a name of more than 16 KiB.
     pub fn create(path: &Path, header: Header, known: Known, options: FileOptions) -> Result<Self> {
-        let Some(name) = path.file_name() else {
-            let source = std::io::ErrorKind::IsADirectory.into();
-            return Err(Error::Io { offset: 0, source });
-        };
-        let name = name.to_string_lossy();
-        let output = LocalOutput::create(path, &name).map_err(|source| failed(0, source))?;
-        Self::create_on(Box::new(output), &name, header, known, options)
+        let output = local_output(path).map_err(|source| failed(0, source))?;
+        let name = path.file_name().expect("an output was begun by it").to_string_lossy();
+        Self::create_on(output, &name, header, known, options)
     }
 
     /// Begins a file called `name` that is written to `output`, as [`create`](Self::create).

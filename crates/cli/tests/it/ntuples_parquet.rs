@@ -1,0 +1,152 @@
+//! Files of Parquet from ntuples, read by Arrow.
+
+use crate::common::Place;
+use dolmen_rntuple::format::Header;
+use dolmen_rntuple::format::block::Compression;
+use dolmen_rntuple::format::schema::Schema;
+use dolmen_rntuple::rootfile::{FileOptions, FileTime, RootWriter};
+use dolmen_rntuple::write::{self, Options};
+use dolmen_rntuple::{Array, Lists, Values};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Entries of more than a row group.
+const COUNT: usize = 66_000;
+
+/// Prints the schema, and each entry.
+const READER: &str = r#"
+import json, sys
+import pyarrow.parquet as pq
+file = pq.ParquetFile(sys.argv[1])
+print(json.dumps([[field.name, str(field.type)] for field in file.schema_arrow]))
+print(json.dumps([file.num_row_groups, file.metadata.num_rows, file.metadata.created_by[:6]]))
+for entry in file.read().to_pylist():
+    print(json.dumps(entry))
+"#;
+
+/// The Python of the tests: below the target directory, however far above the program that this is.
+fn python() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let found =
+        own.ancestors().map(|place| place.join("python-tests/bin/python")).find(|program| program.exists());
+    found.expect("there is a Python for the tests; `cargo xtask tools` makes it")
+}
+
+fn lists(of: Lists, count: impl Fn(usize) -> usize, content: impl Fn(usize) -> Array, len: usize) -> Array {
+    let mut offsets = vec![0];
+    for at in 0..len {
+        offsets.push(offsets[at] + i64::try_from(count(at)).unwrap());
+    }
+    let all = usize::try_from(offsets[len]).unwrap();
+    Array::Lists { of, offsets, content: Box::new(content(all)) }
+}
+
+/// Fields of all kinds of values, and of lists in lists.
+fn fields() -> Vec<(&'static str, Array)> {
+    let numbers = |values: Values| Array::Values(values);
+    let small = |at: usize| u8::try_from(at % 251).unwrap();
+    let whole = |at: usize| i64::try_from(at).unwrap();
+    let floats = |len: usize| numbers(Values::F32((0..len).map(|at| f32::from(small(at)) / 8.0).collect()));
+    let texts = |len: usize| {
+        let letters = |all: usize| numbers(Values::U8((0..all).map(|at| b'a' + small(at) % 26).collect()));
+        lists(Lists::Text, |at| at % 3, letters, len)
+    };
+    let item = |len: usize| Array::Record {
+        len: len as u64,
+        fields: vec![("pt".into(), floats(len)), ("name".into(), texts(len))],
+    };
+    vec![
+        ("bool", numbers(Values::Bool((0..COUNT).map(|at| u8::from(at % 3 == 0)).collect()))),
+        ("i8", numbers(Values::I8((0..COUNT).map(|at| i8::from_le_bytes([small(at)])).collect()))),
+        ("u8", numbers(Values::U8((0..COUNT).map(small).collect()))),
+        ("i16", numbers(Values::I16((0..COUNT).map(|at| -i16::from(small(at)) * 100).collect()))),
+        ("u16", numbers(Values::U16((0..COUNT).map(|at| u16::from(small(at)) * 256).collect()))),
+        ("i32", numbers(Values::I32((0..COUNT).map(|at| -i32::from(small(at)) << 20).collect()))),
+        ("u32", numbers(Values::U32((0..COUNT).map(|at| u32::from(small(at)) << 24).collect()))),
+        ("i64", numbers(Values::I64((0..COUNT).map(|at| -whole(at) << 40).collect()))),
+        ("u64", numbers(Values::U64((0..COUNT).map(|at| u64::MAX - at as u64).collect()))),
+        ("f32", floats(COUNT)),
+        ("f64", numbers(Values::F64((0..COUNT).map(|at| f64::from(small(at)) * 1e300).collect()))),
+        ("text", texts(COUNT)),
+        ("list", lists(Lists::Items, |at| at % 4, floats, COUNT)),
+        (
+            "lists",
+            lists(Lists::Items, |at| at % 3, |len| lists(Lists::Items, |at| at % 2, texts, len), COUNT),
+        ),
+        ("items", lists(Lists::Items, |at| at % 2, item, COUNT)),
+        ("pair", Array::Repeated { count: 2, len: COUNT as u64, content: Box::new(floats(2 * COUNT)) }),
+        ("one", item(COUNT)),
+    ]
+}
+
+fn make_file(place: &Place, fields: &[(&str, Array)]) {
+    let fields: Vec<(&str, &Array)> = fields.iter().map(|(name, array)| (*name, array)).collect();
+    let mut schema = Schema::default();
+    let options = Options { cluster_bytes: 1 << 20, ..Options::default() };
+    write::schema(&mut schema, &fields, options.compression).unwrap();
+    let header = Header {
+        name: "events".into(),
+        description: "".into(),
+        writer: "a test".into(),
+        schema: schema.clone(),
+        checksum: 0,
+    };
+    let how = FileOptions { time: FileTime::of_unix(0), compression: Compression::None };
+    let mut writer = RootWriter::create(&place.path("in.root"), header, schema.known(), how).unwrap();
+    for entries in write::cut(&fields, &options).unwrap() {
+        writer.append(&write::seal(&schema, &fields, entries, &options).unwrap()).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+#[test]
+fn arrow_reads_from_a_file_of_parquet_what_an_ntuple_has() {
+    let place = Place::new("ntuples-parquet");
+    make_file(&place, &fields());
+    let made = place.json(&["ntuple", "to-parquet", "in.root", "--to", "out.parquet"]);
+    assert_eq!(made, json!({ "entries": COUNT, "row_groups": 2 }));
+    let read = Command::new(python()).args(["-c", READER]).arg(place.path("out.parquet")).output().unwrap();
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    let read = String::from_utf8(read.stdout).unwrap();
+    let mut lines = read.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let types = [
+        ("bool", "bool"),
+        ("i8", "int8"),
+        ("u8", "uint8"),
+        ("i16", "int16"),
+        ("u16", "uint16"),
+        ("i32", "int32"),
+        ("u32", "uint32"),
+        ("i64", "int64"),
+        ("u64", "uint64"),
+        ("f32", "float"),
+        ("f64", "double"),
+        ("text", "string"),
+        ("list", "list<element: float not null>"),
+        ("lists", "list<element: list<element: string not null> not null>"),
+        ("items", "list<element: struct<pt: float not null, name: string not null> not null>"),
+        ("pair", "list<element: float not null>"),
+        ("one", "struct<pt: float not null, name: string not null>"),
+    ];
+    assert_eq!(lines.next(), Some(json!(types)));
+    assert_eq!(lines.next(), Some(json!([2, COUNT, "Dolmen"])));
+    let entries = place.ok(&["ntuple", "read", "in.root"]);
+    let mut entries = entries.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    for nth in 0..COUNT {
+        assert_eq!(lines.next(), entries.next(), "entry {nth}");
+    }
+    assert_eq!((lines.next(), entries.next()), (None, None));
+
+    // It has its name when it is whole.
+    let before = fs::read(place.path("out.parquet")).unwrap();
+    place.fails(3, &["ntuple", "to-parquet", "in.root", "-f", "none", "--to", "out.parquet"]);
+    assert_eq!(fs::read(place.path("out.parquet")).unwrap(), before);
+    assert!(
+        place
+            .fails(3, &["ntuple", "to-parquet", "in.root", "--to", "none/x"])
+            .contains("none/x: no such file")
+    );
+    assert_eq!(fs::read_dir(place.path(".")).unwrap().count(), 2);
+}
