@@ -76,6 +76,9 @@ impl RootWriter {
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::TooBig`] of a name of more than 16 KiB.
+    ///
+    /// # Panics
+    /// Never: a path without a name was an error before.
     pub fn create(path: &Path, header: Header, known: Known, options: FileOptions) -> Result<Self> {
         let output = local_output(path).map_err(|source| failed(0, source))?;
         let name = path.file_name().expect("an output was begun by it").to_string_lossy();
