@@ -248,7 +248,7 @@ impl Life {
     fn begin(number: u64, open: impl Fn(&str) -> Open) -> Self {
         // What a write survives when it is answered makes no difference to who is killed.
         let cont = ["process", "power"][usize::try_from(number % 2).unwrap()].to_owned();
-        let name = format!("events {number}");
+        let name = format!("events-{number}");
         events::create(&open(&cont).store(), &name);
         Self { cont, name, known: Known::default(), appended: BTreeSet::new(), freed: (0, 0) }
     }
