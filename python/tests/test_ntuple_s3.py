@@ -213,6 +213,47 @@ def test_a_writer_that_is_killed_leaves_whole_versions(weed, count):
     assert stored.open()["x"][-5:].tolist() == list(range(5)) and not stored.scrub().bad
 
 
+#: What a process and its child do with a store in a bucket: each has its own connections.
+FORK = """
+import os, sys
+import dolmen
+from dolmen import rntuple
+
+store = rntuple.Store(sys.argv[1])
+ntuple = store["forked"].open()
+assert len(ntuple) == 10
+child = os.fork()
+if child == 0:
+    for use in [store.names, lambda: store["forked"].version(), lambda: ntuple["x"]]:
+        try:
+            use()
+        except dolmen.Forked as error:
+            if str(os.getppid()) not in str(error):
+                os._exit(2)
+        else:
+            os._exit(1)
+    own = rntuple.Store(sys.argv[1])
+    if own["forked"].open()["x"].tolist() != list(range(10)):
+        os._exit(3)
+    own["forked"].tag("of the child")
+    # Everything that the child has inherited is dropped here.
+    del store, ntuple, own
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert ntuple["x"].tolist() == list(range(10))
+assert list(store["forked"].tags()) == ["of the child"]
+"""
+
+
+def test_a_forked_child_opens_a_store_anew_and_leaves_its_parents_alone(weed):
+    store = weed.store("forks")
+    store.create("forked", {"x": np.arange(10)})
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, "s3://events/forks"], env=weed.environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_is_wrong_with_a_bucket_is_told(weed):
     def refused(error, address, **options):
         with pytest.raises(error) as told:

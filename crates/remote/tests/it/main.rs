@@ -7,4 +7,5 @@ mod failing;
 mod file;
 mod hostile;
 mod store;
+mod tls;
 mod weed;

@@ -79,6 +79,11 @@ impl Weed {
         format!("http://127.0.0.1:{}", self.ports[0])
     }
 
+    /// A connection to it.
+    pub(crate) fn connect(&self) -> std::io::Result<TcpStream> {
+        TcpStream::connect(("127.0.0.1", self.ports[0]))
+    }
+
     pub(crate) fn options(&self, (access_key, secret_key): (&str, &str)) -> Options {
         Options {
             endpoint: Some(self.endpoint()),
@@ -162,6 +167,11 @@ impl Drop for Weed {
         self.kill();
         fs::remove_dir_all(&self.place).unwrap();
     }
+}
+
+/// Who listens at a port that nobody else has.
+pub(crate) fn listener() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").unwrap()
 }
 
 fn free_ports() -> Vec<u16> {
