@@ -1392,12 +1392,12 @@ class Stored:
             if progress is not None:
                 progress(done)
 
-    def pack(self, order: Trace | Sequence[int], *, group_bytes: int = 1 << 20) -> None:
+    def pack(self, order: Trace | Sequence[int], *, group_bytes: int | None = None) -> None:
         """Has what is written from now on packed in this order of columns (see ``Ntuple.order``), or in that which follows from a ``Trace``,
-        and what is there when it is reshaped.
+        and what is there when it is reshaped. ``group_bytes`` are as for ``Store.create``; None for those that it has.
         """
         packed = self.open().order(order) if isinstance(order, Trace) else _order(order)
-        self._stored.pack(packed, _count("group_bytes", group_bytes, 1, _GROUP))
+        self._stored.pack(packed, _count_or_none("group_bytes", group_bytes, 1, _GROUP))
 
     def scrub(
         self,

@@ -15,7 +15,7 @@ use dolmen_rntuple::store::{
     Access, Appender, CreateOptions, Store, Stored, TreeOptions, Version, When, order_of,
 };
 use dolmen_rntuple::write::{self, Options};
-use dolmen_rntuple::{Array, Entries};
+use dolmen_rntuple::{Array, Entries, Trace};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -137,9 +137,24 @@ pub(crate) struct Pack {
     /// none are named
     #[arg(long, value_name = "FIELDS", value_parser = together)]
     together: Vec<(Vec<String>, u64)>,
-    /// Bytes of columns that are stored as one value, and read by one request
-    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = crate::size::between(4096, 64 << 20))]
-    group: u64,
+    /// A trace of what was read (Python's `Trace.save`), several if it is given again; fields that there are not are left out
+    #[arg(long, value_name = "FILE")]
+    trace: Vec<PathBuf>,
+    /// Bytes of columns that are stored as one value, and read by one request; as before if not given
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::between(4096, 64 << 20))]
+    group: Option<u64>,
+}
+
+/// What traces tell together.
+fn traced(paths: &[PathBuf]) -> Outcome<Trace> {
+    let mut trace = Trace::default();
+    for path in paths {
+        let text = std::fs::read(path).map_err(|error| Failure::on_file(path, &error))?;
+        let read = Trace::parse(&String::from_utf8_lossy(&text));
+        let read = read.map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", path.display())))?;
+        trace.merge(&read);
+    }
+    Ok(trace)
 }
 
 /// Fields that are read together, and how often.
@@ -420,18 +435,19 @@ pub(crate) fn keep(args: &Keep) -> Outcome<Answer> {
 }
 
 pub(crate) fn pack(args: &Pack) -> Outcome<Answer> {
-    let group_bytes = u32::try_from(args.group).expect("it was limited");
-    let order = args.named.with(true, "pack columns of", |_, stored| {
+    let group_bytes = args.group.map(|bytes| u32::try_from(bytes).expect("it was limited"));
+    let trace = traced(&args.trace)?;
+    let (order, group_bytes) = args.named.with(true, "pack columns of", |_, stored| {
         let ntuple = stored.open(When::Now)?;
-        let mut accesses = Vec::new();
+        let mut accesses = trace.accesses(&ntuple);
         for (fields, count) in &args.together {
             let fields = fields.iter().map(|field| ntuple.field(field));
             let fields = fields.collect::<dolmen_rntuple::Result<Vec<u32>>>()?;
             accesses.push(Access { fields, count: *count });
         }
         let order = order_of(&ntuple, &accesses);
-        stored.pack(&order, group_bytes)?;
-        Ok(order)
+        let group_bytes = stored.pack(&order, group_bytes)?;
+        Ok((order, group_bytes))
     })?;
     let told = "what is written from now on is packed so; `dolmen ntuple reshape` writes what is there anew";
     Ok(Answer::new(told, json!({ "columns": order, "group_bytes": group_bytes })))

@@ -64,6 +64,17 @@ fn make_all(place: &Place, store: &[&str], other: &[&str]) {
         on(store, "pack", &["part", "--together", "hits,number=9", "--together", "energy", "--group", "64K"]);
     let packed = place.json(&pack);
     assert_eq!((&packed["columns"].as_array().unwrap().len(), &packed["group_bytes"]), (&4, &json!(65536)));
+    let trace = "dolmen ntuple trace 1\n700\tgone\thits\n9\tenergy\tnumber\n";
+    std::fs::write(place.path("day.trace"), trace).unwrap();
+    let pack =
+        on(store, "pack", &["part", "--trace", "day.trace", "--trace", "day.trace", "--together", "number"]);
+    let by_trace = place.json(&pack);
+    assert_eq!(by_trace["group_bytes"], json!(65536), "as before");
+    assert_ne!(by_trace["columns"], packed["columns"]);
+    std::fs::write(place.path("none.trace"), "dolmen ntuple trace 1\nx\ty\n").unwrap();
+    let none = place.fails(2, &on(store, "pack", &["part", "--trace", "none.trace"]));
+    assert!(none.contains("none.trace: line 2 is none of a trace"), "{none}");
+    assert!(place.fails(3, &on(store, "pack", &["part", "--trace", "nowhere"])).contains("nowhere"));
     assert!(place.fails(3, &on(store, "pack", &["part", "--together", "none"])).contains("\"none\""));
     assert!(place.fails(2, &on(store, "pack", &["part", "--together", "a,=1"])).contains("as in pt,eta=100"));
 

@@ -371,7 +371,8 @@ impl StoredNtuple {
     }
 
     /// Has what is written from now on packed in this order of columns, into groups of about so many bytes.
-    fn pack(&self, py: Python<'_>, order: Vec<u32>, group_bytes: u32) -> PyResult<()> {
+    #[pyo3(signature = (order, group_bytes=None))]
+    fn pack(&self, py: Python<'_>, order: Vec<u32>, group_bytes: Option<u32>) -> PyResult<u32> {
         let pack = |stored: &Stored| {
             check_order(&order, stored.open(When::Now)?.header().schema.columns.len())?;
             Ok(stored.pack(&order, group_bytes)?)

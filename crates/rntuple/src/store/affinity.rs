@@ -46,17 +46,18 @@ pub fn order_of<S: Source>(ntuple: &Ntuple<S>, accesses: &[Access]) -> Vec<u32> 
 }
 
 impl Stored {
-    /// Has what is written from now on packed in this order of columns, into groups of about so many bytes. What is there is when it is
-    /// [reshaped](Self::reshape).
+    /// Has what is written from now on packed in this order of columns, into groups of about so many bytes, or as many as before; how many these are.
+    /// What is there is when it is [reshaped](Self::reshape).
     ///
     /// # Errors
     /// [`Error::NoNtuple`](crate::Error::NoNtuple) if it was destroyed; [`Error::Store`](crate::Error::Store).
-    pub fn pack(&self, order: &[u32], group_bytes: u32) -> Result<()> {
+    pub fn pack(&self, order: &[u32], group_bytes: Option<u32>) -> Result<u32> {
         self.home().transact(|at| {
             let mut config = self.config(at)?;
             config.order = order.to_vec();
-            config.group_bytes = group_bytes.clamp(1, GROUP_BYTES_MAX);
-            self.home().put(at, self.own(), place::CONFIG, &[(place::RECORD, &config.write())])
+            config.group_bytes = group_bytes.unwrap_or(config.group_bytes).clamp(1, GROUP_BYTES_MAX);
+            self.home().put(at, self.own(), place::CONFIG, &[(place::RECORD, &config.write())])?;
+            Ok(config.group_bytes)
         })
     }
 }

@@ -191,7 +191,7 @@ fn columns_that_are_read_together_are_packed_together() {
         assert_eq!(accesses, [access(&[0, 1, 3], 100), access(&[9], 200), access(&read, 700)]);
         let order = order_of(&ntuple, &accesses);
         assert_eq!(order, [3, 11, 19, 27, 35, 9, 0, 1]);
-        stored.pack(&order, 2000).unwrap();
+        assert_eq!(stored.pack(&order, None).unwrap(), 2000, "as it was");
         stored.reshape(0, u64::MAX, &Options::default()).unwrap().unwrap();
         assert_eq!(requests(), 2, "five columns of 409 bytes are in two groups of 2000");
         assert_eq!(
