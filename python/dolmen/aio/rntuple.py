@@ -210,9 +210,9 @@ class Store(_Handle[_rntuple.Store]):
         """As ``dolmen.rntuple.Store.clone``."""
         return Stored(await _whole(functools.partial(self.sync.clone, _sync(stored), name, columns, **options)))
 
-    async def collect(self) -> str:
+    async def collect(self, *, alone: bool = False) -> str:
         """As ``dolmen.rntuple.Store.collect``."""
-        return await _call(self.sync.collect)
+        return await _call(functools.partial(self.sync.collect, alone=alone))
 
     async def destroy(self, name: str) -> None:
         """As ``dolmen.rntuple.Store.destroy``."""

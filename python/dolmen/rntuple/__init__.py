@@ -1232,9 +1232,13 @@ class Store:
         names = [columns] if isinstance(columns, str) else list(columns or ())
         return Stored(self._store.clone(stored._stored, name, names, *_when(version, tag, None)[:2]))
 
-    def collect(self) -> str:
-        """Frees what no version needs, and what writers that are gone have left; tells what was freed."""
-        return self._store.collect()
+    def collect(self, *, alone: bool = False) -> str:
+        """Frees what no version needs, and what writers have left that were silent for ten minutes; tells what was freed.
+
+        With ``alone`` nobody writes: what is left of writers who died just now is freed, too. One who lives in spite of it loses what it has
+        not committed, and is told so (Stale).
+        """
+        return self._store.collect(alone)
 
     def destroy(self, name: str) -> None:
         """Removes an ntuple with all of its versions."""

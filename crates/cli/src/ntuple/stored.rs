@@ -234,6 +234,9 @@ pub(crate) struct Scrub {
 pub(crate) struct Collect {
     #[command(flatten)]
     cont: ContArg,
+    /// Nobody writes: also what writers have left that died less than ten minutes ago. Who writes in spite of it loses what he has not committed
+    #[arg(long)]
+    alone: bool,
 }
 
 /// A compression by its name.
@@ -573,8 +576,8 @@ pub(crate) fn scrub(args: &Scrub) -> Outcome<Answer> {
 
 pub(crate) fn collect(args: &Collect) -> Outcome<Answer> {
     let opened = open(&args.cont, true)?;
-    let collected =
-        opened.store.collect().doing(|| format!("free what is not needed in {}", opened.shown()))?;
+    let collected = if args.alone { opened.store.collect_alone() } else { opened.store.collect() };
+    let collected = collected.doing(|| format!("free what is not needed in {}", opened.shown()))?;
     opened.close()?;
     let text = format!(
         "freed {}, {}, {}",

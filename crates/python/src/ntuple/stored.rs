@@ -253,9 +253,11 @@ impl NtupleStore {
         Ok(self.hold(py, made)?)
     }
 
-    /// Frees what no version needs; how many bytes and versions were freed is told.
-    fn collect(&self, py: Python<'_>) -> PyResult<String> {
-        let collected = self.run(py, |store| Ok(store.collect()?))?;
+    /// Frees what no version needs, and if nobody writes what dead writers have left whose leases are not over; what was freed is told.
+    #[pyo3(signature = (alone=false))]
+    fn collect(&self, py: Python<'_>, alone: bool) -> PyResult<String> {
+        let collect = |store: &Store| if alone { store.collect_alone() } else { store.collect() };
+        let collected = self.run(py, |store| Ok(collect(store)?))?;
         Ok(format!("{collected:?}"))
     }
 

@@ -110,12 +110,26 @@ impl Store {
     /// # Errors
     /// [`Error::Store`]; [`Error::Corrupt`] if the names themselves cannot be read: nothing is freed that is not known to be nobody's.
     pub fn collect(&self) -> Result<Collected> {
+        self.collect_but(true)
+    }
+
+    /// As [`collect`](Self::collect), where nobody writes: what writers have left that died is freed without waiting until their leases are over. One
+    /// that lives in spite of it loses what it has not committed, and is told so ([`Error::Expired`]).
+    ///
+    /// # Errors
+    /// As [`collect`](Self::collect).
+    pub fn collect_alone(&self) -> Result<Collected> {
+        self.collect_but(false)
+    }
+
+    /// Frees what nobody needs, and if leases hold not what is of writers who may be alive.
+    fn collect_but(&self, leases_hold: bool) -> Result<Collected> {
         let mut collected = Collected::default();
         let mut damaged = self.expire_all(&mut collected)?;
         let objects = self.home().objects()?;
         let mut repeats = 0;
         let (roots, needed) = loop {
-            let roots = self.roots()?;
+            let roots = self.roots(leases_hold)?;
             collected.writers += roots.removed.len() as u64 + roots.unreadable;
             let needed = needed(&roots);
             let is_whole = needed.as_ref().is_ok_and(|needed| needed.damaged.is_empty());
@@ -178,7 +192,7 @@ impl Store {
     }
 
     /// Looks at all names, versions and writers at one time.
-    fn roots(&self) -> Result<Roots> {
+    fn roots(&self, leases_hold: bool) -> Result<Roots> {
         let home = self.home();
         let now_ns = home.now_ns()?;
         // By a clock that is wrong by more than any lease somebody could be alive for ever.
@@ -188,7 +202,7 @@ impl Store {
             for dkey in home.dkeys(at, Records::Writers)? {
                 let Some(found) = home.get(at, Records::Writers, &dkey, place::RECORD)? else { continue };
                 match Writer::read(&found) {
-                    Ok(writer) if alive_ns.contains(&writer.until_ns) => {
+                    Ok(writer) if leases_hold && alive_ns.contains(&writer.until_ns) => {
                         roots.writers.push(writer);
                         continue;
                     }

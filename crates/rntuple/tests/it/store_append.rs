@@ -213,6 +213,29 @@ fn a_writer_that_is_silent_for_longer_than_its_lease_loses_what_it_wrote_and_is_
 }
 
 #[test]
+fn where_nobody_writes_nobody_is_waited_for_and_who_does_is_told() {
+    World::each(|world| {
+        let stored = two_columns(&world);
+        let before = world.object_count();
+        let mut dead = stored.append().unwrap();
+        dead.push(&cluster(&stored, 0)).unwrap();
+        let mut alive = stored.append().unwrap();
+        alive.push(&cluster(&stored, 5)).unwrap();
+        assert_eq!(world.store().collect().unwrap().writers, 0, "their leases are not over");
+        let collected = world.store().collect_alone().unwrap();
+        assert_eq!((collected.writers, collected.clusters), (2, if world.is_bucket() { 0 } else { 2 }));
+        assert!(matches!(alive.commit(), Err(Error::Expired)));
+        drop((dead, alive));
+        let mut next = stored.append().unwrap();
+        next.push(&cluster(&stored, 10)).unwrap();
+        assert_eq!(next.commit().unwrap().entry_count, 5);
+        world.store().collect_alone().unwrap();
+        assert_eq!(all_ints(&stored.open(When::Now).unwrap(), "a"), (10..15).collect::<Vec<_>>());
+        assert_eq!(world.object_count(), before + if world.is_bucket() { 1 } else { 2 });
+    });
+}
+
+#[test]
 fn how_long_a_writer_was_silent_says_the_clock_of_the_store_and_not_his_or_of_who_collects() {
     const YEAR_NS: i64 = 31_536_000_000_000_000;
     for off_ns in [-YEAR_NS, YEAR_NS] {

@@ -220,7 +220,7 @@ fn fields_are_found_by_their_names_and_what_is_different_is_told_with_both_types
         let stored = create(&world, "events", &old(0));
         let turned: Fields = old(20).into_iter().rev().collect();
         let turned = create(&world, "turned", &turned);
-        stored.pack(&[1, 0], 1 << 20).unwrap();
+        stored.pack(&[1, 0], Some(1 << 20)).unwrap();
         let mut appender = stored.append().unwrap();
         appender.push_all(&turned.open(When::Now).unwrap()).unwrap();
         appender.commit().unwrap();

@@ -9,8 +9,8 @@ mod work;
 use crate::common::{Place, amount};
 use crate::served::Daemon;
 use dolmen_client::{PropId, PropValue, Props};
-use dolmen_env::{Clock, RealClock, Rng};
-use dolmen_rntuple::store::{Made, Store, StoreOptions, Stored, When};
+use dolmen_env::Rng;
+use dolmen_rntuple::store::{Made, Store, Stored, When};
 use dolmen_types::{Durability, Label};
 use events::{arrays, entries_of, needed, object_count, owner, read, sum, writer_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,8 +25,6 @@ use work::{Open, Role, look, work};
 const ROUNDS: u64 = 6;
 /// Versions after which an ntuple is destroyed, and another is made.
 const VERSIONS_MAX: u64 = 25;
-/// Longer than the lease of a writer.
-const HOUR_NS: u64 = 3_600_000_000_000;
 
 /// Set for a child: where its pool is, its container and ntuple, and number and role of each that it is, all of them apart.
 const ADDRESS: &str = "NTUPLE_KILL_ADDRESS";
@@ -35,22 +33,6 @@ const NTUPLE: &str = "NTUPLE_KILL_NTUPLE";
 const ROLES: &str = "NTUPLE_KILL_ROLES";
 const NAME: &str =
     "ntuples_killed::whoever_is_killed_with_a_pool_in_his_process_leaves_whole_versions_and_nothing_else";
-
-/// The clock of somebody for whom all leases of now are over.
-#[derive(Debug)]
-struct Later;
-
-impl Clock for Later {
-    fn now_ns(&self) -> u64 {
-        RealClock.now_ns() + HOUR_NS
-    }
-    fn monotonic_ns(&self) -> u64 {
-        RealClock.monotonic_ns()
-    }
-    fn thread_cpu_ns(&self) -> u64 {
-        RealClock.thread_cpu_ns()
-    }
-}
 
 /// A child, which works until it is killed.
 fn child(address: &str) {
@@ -255,8 +237,8 @@ impl Life {
 
     /// Looks at all that was done since the last time, while nobody else is there.
     fn check(&mut self, open: &Open, was_read: &[(u64, u64)], appended: &[i64], writer: u64) {
-        let later = Store::new(&open.cont, &StoreOptions { clock: Arc::new(Later), ..Default::default() });
-        let stored = later.ntuple(&self.name).unwrap();
+        let store = open.store();
+        let stored = store.ntuple(&self.name).unwrap();
         let numbers: Vec<u64> = stored.versions().unwrap().iter().map(|version| version.number).collect();
         let current = stored.version(When::Now).unwrap().number;
         assert_eq!(numbers, (1..=current).collect::<Vec<_>>());
@@ -273,15 +255,14 @@ impl Life {
         assert_eq!(there.len(), self.known.owners.len(), "no append is there twice");
         let lost: Vec<_> = self.appended.difference(&there).collect();
         assert!(lost.is_empty(), "{lost:?} are not there, although they were acknowledged");
-        self.collect(&later, &stored);
-        // By a clock that is right: versions have its times.
-        work::append(&open.store().ntuple(&self.name).unwrap(), owner(writer, 0));
+        self.collect(&store, &stored);
+        work::append(&stored, owner(writer, 0));
         self.follow(&stored);
         assert_eq!(self.known.owners.last(), Some(&owner(writer, 0)));
         let scrubbed = stored.scrub(When::Now, |_| ()).unwrap();
         assert!(scrubbed.bad.is_empty() && scrubbed.unsummed == 0, "{scrubbed:?}");
         // Nobody writes, so that nothing is anybody's that no version needs.
-        self.collect(&later, &stored);
+        self.collect(&store, &stored);
     }
 
     fn follow(&mut self, stored: &Stored) {
@@ -293,7 +274,7 @@ impl Life {
 
     /// Has all freed that nobody needs: there is the catalogue, the ntuple, and what its versions refer to.
     fn collect(&mut self, store: &Store, stored: &Stored) {
-        let collected = store.collect().unwrap();
+        let collected = store.collect_alone().unwrap();
         self.freed.0 += collected.writers;
         self.freed.1 += collected.clusters;
         assert_eq!(object_count(stored.store().container().unwrap()), OTHERS + needed(stored).len());
