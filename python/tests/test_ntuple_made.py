@@ -460,7 +460,7 @@ def test_later_pieces_become_numbers_of_the_first_where_nothing_is_lost(tmp_path
     # Lists that happen to be of one length are lists, and the reverse.
     again = tmp_path / "again.root"
     with rntuple.RootWriter(again, "events") as writer:
-        writer.append({"lists": [[1], [2, 3]], "fixed": [[1, 2], [3, 4]]})
+        writer.append({"lists": [[1], [2, 3]], "fixed": np.array([[1, 2], [3, 4]])})
         writer.append({"lists": [[4, 5], [6, 7]], "fixed": ak.Array([[5, 6]])[[0, 0]]})
         with pytest.raises(dolmen.Invalid, match="fixed"):
             writer.append({"lists": [[1]], "fixed": ak.Array([[5]])})

@@ -261,3 +261,59 @@ def test_conditions_on_rounded_floats_leave_out_nothing_that_is_kept(cont):
             assert len(found) == np.count_nonzero(kept == bound) > 0, (name, bound)
     with pytest.raises(dolmen.NotFound, match="x"):
         stored.add_columns({"z": values}, precision={"x": "real16"})
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i4", "i8", "u8", "f4", "f8"])
+def test_comparisons_are_those_of_the_numbers_themselves(dtype):
+    from fractions import Fraction
+
+    from dolmen.rntuple import _arrays
+
+    numbers = [0, 1, -1, 3, 127, 128, 65535, 2**31 - 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, -(2**53) - 1, -(2**63)]
+    floats = [0.1, -0.1, 2.5, 1e-300, 1e300, 3.4e38, float(2**53), float(2**63), float(2**64), 0.30000001192092896]
+    if np.dtype(dtype).kind in "fb":
+        array = np.array([*numbers, *floats, np.inf, -np.inf, np.nan], "f8")
+        with np.errstate(over="ignore"):
+            array = array.astype(dtype)
+    else:
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        array = np.array([number for number in numbers if low <= number <= high], dtype)
+    order = {"<": lambda one, two: one < two, "<=": lambda one, two: one <= two, "==": lambda one, two: one == two}
+    order |= {">": lambda one, two: two < one, ">=": lambda one, two: two <= one, "!=": lambda one, two: one != two}
+
+    def exact(number):
+        return Fraction(number) if isinstance(number, int) or np.isfinite(number) else float(number)
+
+    for value in [*numbers, *floats, np.inf, -np.inf, np.nan, True, np.float32(0.1), np.int64(-3), 10**400, -(10**400)]:
+        for op, compare in order.items():
+            wanted = [compare(exact(number), exact(value.item() if isinstance(value, np.generic) else value)) for number in array.tolist()]
+            assert _arrays.holds(op, array, value).tolist() == wanted, (op, value)
+
+
+def test_a_filter_passes_the_same_entries_whatever_is_left_out_by_it(cont, tmp_path):
+    values = {"f": np.repeat(np.array([0.1, 0.2, 0.3], "f4"), 500), "i": np.arange(1500) + 2**53}
+    rntuple.write_root(tmp_path / "in.root", "events", values, cluster_bytes=6000, page_bytes=500)
+    file = rntuple.open(tmp_path / "in.root")
+    stored = rntuple.Store(cont).import_root(tmp_path / "in.root").open()
+    for name, value, counts in [("f", 0.1, (0, 0, 1500, 1500)), ("f", np.float32(0.1), (0, 500, 1500, 1000)),
+                                ("i", float(2**53 + 4), (4, 5, 1496, 1495)), ("i", 1e300, (1500, 1500, 0, 0))]:
+        for op, count in zip(("<", "<=", ">=", ">"), counts):
+            for ntuple in (file, stored):
+                assert len(ntuple.arrays([name], filter=[(name, op, value)])) == count, (name, op, value)
+
+
+def test_plain_lists_are_lists_whatever_their_lengths(cont):
+    store = rntuple.Store(cont)
+    values = {"n": [[1.5]] * 3, "t": [["a", "b"], ["c", "d"], ["e", "f"]], "d": [[[1, 2]], [[3, 4]], [[5, 6]]], "p": [(1, 2)] * 3}
+    stored = store.create("lists", values)
+    types = [field.type for field in stored.open().fields.values()]
+    assert types == ["std::vector<double>", "std::vector<std::string>", "std::vector<std::vector<std::int64_t>>",
+                     "std::vector<std::int64_t>"]
+    stored.append({"n": [[]], "t": [["x"]], "d": [[[], [7]]], "p": [[9]]})
+    read = stored.open().arrays()
+    assert ak.to_list(read) == [{"n": [1.5], "t": values["t"][at], "d": values["d"][at], "p": [1, 2]} for at in range(3)] + [
+        {"n": [], "t": ["x"], "d": [[], [7]], "p": [9]}
+    ]
+    fixed = store.create("fixed", {"a": np.arange(6.0).reshape(3, 2)})
+    fixed.append({"a": [[8, 9]]})
+    assert fixed.open().fields["a"].type == "std::array<double,2>" and fixed.open()["a"][3].tolist() == [8, 9]

@@ -89,17 +89,6 @@ _ALGORITHMS = {"none": 0, "zlib": 1, "lzma": 2, "lz4": 4, "zstd": 5}
 _LEVELS_MAX = {"zlib": 9, "lzma": 9, "lz4": 12, "zstd": 19}
 _LEVELS = {"none": 0, "zlib": 6, "lzma": 7, "lz4": 1, "zstd": 5}
 
-#: Comparisons that a filter may have.
-_COMPARE = {
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-    "==": np.equal,
-    "!=": np.not_equal,
-}
-
-
 def _settings(compression: str | None) -> int:
     """The number of a compression: ``none``, ``zstd``, ``zstd:1``, ``lz4``, ``zlib:6``, ``lzma:7``."""
     name, _, level = str(compression or "none").partition(":")
@@ -260,7 +249,7 @@ def _conditions(filter: _Filter) -> list[tuple[str, str, Any]]:
         if isinstance(one, str) or not isinstance(one, Sequence) or len(one) != 3:
             raise Invalid(f"{how}; {one!r} is none")
         name, op, value = one
-        _comparison(op)
+        _known(op)
         if not isinstance(value, int | float | np.number | np.bool_):
             raise Invalid(f"{how}: {name!r} is compared with {value!r}")
     return [(name, op, value) for name, op, value in filter]
@@ -614,14 +603,14 @@ class Ntuple:
         self, filter: _Filter, start: int, stop: int
     ) -> Iterator[tuple[int, int, np.ndarray[Any, Any]]]:
         """Ranges of entries that can pass, and which of each do."""
-        tests = [(self.field(name), _comparison(op), value) for name, op, value in _conditions(filter)]
+        tests = [(self.field(name), _known(op), value) for name, op, value in _conditions(filter)]
         for first, end in self._possible(filter, start, stop):
             keep = np.ones(end - first, bool)
             for field, compare, value in tests:
                 if not _is_flat(field):
                     raise Invalid(f"filter: field {field.name!r} ({field.type or field.role}) has not one number for each entry")
                 (tree,) = self._trees([field], first, end)
-                keep &= compare(_arrays.to_numpy(field, tree), value)
+                keep &= _arrays.holds(compare, _arrays.to_numpy(field, tree), value)
             yield first, end, keep
 
     def _possible(self, filter: _Filter, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -815,11 +804,10 @@ def _is_flat(field: Field) -> bool:
     return field.role == "plain" and field.repetition is None and field.type != "std::string"
 
 
-def _comparison(op: str) -> Callable[[Any, Any], Any]:
-    try:
-        return _COMPARE[op]
-    except (KeyError, TypeError):
-        raise Invalid(f"{op!r} is no comparison: {' '.join(_COMPARE)}") from None
+def _known(op: str) -> str:
+    if op not in _arrays.COMPARE:
+        raise Invalid(f"{op!r} is no comparison: {' '.join(_arrays.COMPARE)}")
+    return op
 
 
 def _together(

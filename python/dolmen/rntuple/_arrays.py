@@ -5,7 +5,7 @@ Between here and the extension module an array is a tree of tuples with memory a
 ``("record", length, [(name, content), ...])``, ``("variant", tags, index, [content, ...])``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -296,6 +296,8 @@ def tree_of(value: Any, what: str) -> Tree:
             return _of_objects(value, what)
         if listed:
             array = _lossless(value, array, what)
+        if listed and array.ndim > 1 and (array.dtype != object or all(isinstance(one, str) for one in array.flat)):
+            return _as_lists(array, what)
     if array.ndim == 0:
         raise _invalid(f"{what}: a single value ({type(value).__name__}) is no array of entries")
     if array.dtype.kind in "UT" or (array.dtype == object and all(isinstance(one, str) for one in array.ravel())):
@@ -303,6 +305,14 @@ def tree_of(value: Any, what: str) -> Tree:
     if array.dtype == object or array.dtype.kind == "S":
         return _of_objects(array.tolist(), what)
     return _of_numpy(array, what)
+
+
+def _as_lists(array: np.ndarray[Any, Any], what: str) -> Tree:
+    """Lists that happen to be of one length are lists, and become no arrays by that."""
+    tree = tree_of(array.reshape(-1), what)
+    for count in reversed(array.shape[1:]):
+        tree = ("lists", "items", np.arange(length(tree) // count + 1, dtype="i8") * count, tree)
+    return tree
 
 
 def _unmasked(value: Any, what: str) -> Any:
@@ -660,3 +670,62 @@ def length(tree: Tree) -> int:
     if tree[0] == "variant":
         return len(tree[1])
     return int(tree[2] if tree[0] == "repeated" else tree[1])
+
+
+#: Comparisons that a filter may have.
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+
+
+def holds(op: str, array: np.ndarray[Any, Any], value: Any) -> np.ndarray[Any, Any]:
+    """For which numbers of an array a comparison with a number holds, neither of them rounded, as pages are left out by it."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if array.dtype.kind == "f":
+        array, near = array.astype("f8", copy=False), _float(value)
+        if near == value or near != near:
+            return _array(COMPARE[op](array, near))
+    else:
+        array, near = array.view("u1") if array.dtype.kind == "b" else array, _whole(value)
+        low, high = (int(bound) for bound in (np.iinfo(array.dtype).min, np.iinfo(array.dtype).max))
+        if near is None:
+            return np.full(array.shape, op == "!=")
+        if near == value and low <= near <= high:
+            return _array(COMPARE[op](array, array.dtype.type(near)))
+        if not low <= near <= high:
+            # All of the numbers are on one side of it.
+            return np.full(array.shape, COMPARE[op](0, 1 if near > high else -1))
+        near = array.dtype.type(near)
+    # The number itself is none that the array could have: all is below or above it.
+    if op in ("==", "!="):
+        return np.full(array.shape, op == "!=")
+    is_above = near > value
+    if op in ("<", "<="):
+        return _array(array < near if is_above else array <= near)
+    return _array(array >= near if is_above else array > near)
+
+
+def _array(found: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(found, bool)
+
+
+def _float(value: Any) -> float:
+    """The float next to a number."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number next to a number, below it; one that is beyond all for infinity, None for what is none."""
+    if value != value:
+        return None
+    if value in (float("inf"), float("-inf")):
+        return 1 << 70 if value > 0 else -(1 << 70)
+    return int(value // 1)

@@ -64,7 +64,7 @@ fn make_all(place: &Place, store: &[&str], other: &[&str]) {
         on(store, "pack", &["part", "--together", "hits,number=9", "--together", "energy", "--group", "64K"]);
     let packed = place.json(&pack);
     assert_eq!((&packed["columns"].as_array().unwrap().len(), &packed["group_bytes"]), (&4, &json!(65536)));
-    let trace = "dolmen ntuple trace 1\n700\tgone\thits\n9\tenergy\tnumber\n";
+    let trace = "dolmen ntuple trace 1\n700\tenergy\tgone\n9\thits\tnumber\n";
     std::fs::write(place.path("day.trace"), trace).unwrap();
     let pack =
         on(store, "pack", &["part", "--trace", "day.trace", "--trace", "day.trace", "--together", "number"]);
