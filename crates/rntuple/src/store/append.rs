@@ -236,9 +236,8 @@ impl Appender {
     ///
     /// # Errors
     /// [`Error::Store`]; it is freed when the lease is over then.
-    pub fn discard(mut self) -> Result<()> {
-        self.writing.pipeline.finish()?;
-        self.writing.numbers.give_up()
+    pub fn discard(self) -> Result<()> {
+        self.writing.give_up()
     }
 }
 
@@ -246,6 +245,24 @@ impl Writing {
     pub(super) fn begin(stored: &Stored) -> Result<Self> {
         let (numbers, config) = (stored.store().numbers(), stored.config(At::Latest)?);
         Ok(Self { numbers, pipeline: Pipeline::new(stored.home()), config, measures: true })
+    }
+
+    /// Does what makes all that it writes part of a version; of what fails nothing is left that is not freed at once.
+    pub(super) fn wholly<T>(mut self, write: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let done = write(&mut self);
+        match &done {
+            Ok(_) => self.numbers.forget(),
+            // Ignored: it is freed when the lease is over then, and the error before says more.
+            Err(_) => drop(self.give_up()),
+        }
+        done
+    }
+
+    /// Gives up what was put, so that it can be freed at once.
+    pub(super) fn give_up(mut self) -> Result<()> {
+        // First: what arrives when the record is gone already may be left by whoever frees just then.
+        self.pipeline.give_up();
+        self.numbers.give_up()
     }
 
     /// Puts a cluster whose columns are those of `schema` from `first` on.

@@ -241,7 +241,8 @@ impl Store {
         let (base, envelope) = Base::before_first(header, header.schema.known(), self.class(options)?);
         let mut first = base.append(&[], Made::Created, self.now_ns())?;
         first.put_header(&envelope)?;
-        self.publish(&stored, &first, options, &numbers)?;
+        let done = self.publish(&stored, &first, options, &numbers);
+        numbers.given_up_unless(done)?;
         Ok(stored)
     }
 

@@ -68,11 +68,12 @@ impl Store {
         let stored = self.numbered(name, numbers.next()?);
         let mut first = base.append(&clusters, Made::Cloned, self.now_ns())?;
         first.put_header(&envelope)?;
-        self.publish_if(&stored, &first, &options, &numbers, |at| {
+        let done = self.publish_if(&stored, &first, &options, &numbers, |at| {
             // As long as the version is there, of an ntuple that has its name, its pages are; from now on they are this one's, too.
             from.check_named(at)?;
             from.anchor(at, anchor.version).map(drop)
-        })?;
+        });
+        numbers.given_up_unless(done)?;
         Ok(Version::of(&first.base.anchor))
     }
 }

@@ -102,9 +102,8 @@ impl ColumnAdder {
     ///
     /// # Errors
     /// [`Error::Store`]; it is freed when the lease is over then.
-    pub fn discard(mut self) -> Result<()> {
-        self.writing.pipeline.finish()?;
-        self.writing.numbers.give_up()
+    pub fn discard(self) -> Result<()> {
+        self.writing.give_up()
     }
 }
 

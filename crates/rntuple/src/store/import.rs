@@ -54,22 +54,19 @@ impl Store {
         let group_bytes = self.group_bytes(options, cluster_bytes);
         let options = &CreateOptions { group_bytes: Some(group_bytes), ..options.clone() };
         let config = Config { keep_ns: 0, group_bytes, class: 0, order: options.order.clone() };
-        let mut writing = Writing {
-            numbers: self.numbers(),
-            pipeline: Pipeline::new(self.home()),
-            config,
-            measures: options.measures,
-        };
-        let stored = self.numbered(name, writing.numbers.next()?);
-        let class = self.class(options)?;
-        let (base, envelope) = Base::before_first(&header, from.known(), class);
-        let clusters = writing.copy_all(class, from, progress)?;
-        writing.pipeline.finish()?;
-        let mut first = base.append(&clusters, Made::Imported, self.now_ns())?;
-        first.put_header(&envelope)?;
-        self.publish(&stored, &first, options, &writing.numbers)?;
-        writing.numbers.forget();
-        Ok(Version::of(&first.base.anchor))
+        let (numbers, measures) = (self.numbers(), options.measures);
+        let writing = Writing { numbers, pipeline: Pipeline::new(self.home()), config, measures };
+        writing.wholly(|writing| {
+            let stored = self.numbered(name, writing.numbers.next()?);
+            let class = self.class(options)?;
+            let (base, envelope) = Base::before_first(&header, from.known(), class);
+            let clusters = writing.copy_all(class, from, progress)?;
+            writing.pipeline.finish()?;
+            let mut first = base.append(&clusters, Made::Imported, self.now_ns())?;
+            first.put_header(&envelope)?;
+            self.publish(&stored, &first, options, &writing.numbers)?;
+            Ok(Version::of(&first.base.anchor))
+        })
     }
 }
 

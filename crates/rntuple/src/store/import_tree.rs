@@ -13,6 +13,7 @@ use crate::format::schema::Schema;
 use crate::ntuple::Entries;
 use crate::rootfile::tree::Tree;
 use crate::write::{self, Options};
+use dolmen_client::ObjectClass;
 
 /// Entries that are read beforehand, since not all trees say how many bytes they have: fewer than those of a basket, mostly.
 const PROBED_ENTRIES: u64 = 100;
@@ -58,7 +59,7 @@ impl Store {
         tree: &Tree,
         how: &TreeOptions,
         options: &CreateOptions,
-        mut progress: impl FnMut(u64) -> P,
+        progress: impl FnMut(u64) -> P,
     ) -> Result<TreeImported> {
         self.check_name(name)?;
         let (taken, left_out) = taken(tree, how)?;
@@ -74,13 +75,43 @@ impl Store {
         let options = &CreateOptions { group_bytes: Some(group_bytes), ..options.clone() };
         let config = Config { keep_ns: 0, group_bytes, class: 0, order: options.order.clone() };
         let (numbers, measures) = (self.numbers(), options.measures);
-        let mut writing = Writing { numbers, pipeline: Pipeline::new(self.home()), config, measures };
-        let stored = self.numbered(name, writing.numbers.next()?);
         let class = self.class(options)?;
         let (base, envelope) = Base::before_first(&header, header.schema.known(), class);
+        let writing = Writing { numbers, pipeline: Pipeline::new(self.home()), config, measures };
+        let version = writing.wholly(|writing| {
+            let stored = self.numbered(name, writing.numbers.next()?);
+            let of = Of { tree, taken: &taken, schema: &header.schema, write: &how.write };
+            let clusters = of.put_all(writing, class, progress)?;
+            writing.pipeline.finish()?;
+            let mut first = base.append(&clusters, Made::Imported, self.now_ns())?;
+            first.put_header(&envelope)?;
+            self.publish(&stored, &first, options, &writing.numbers)?;
+            Ok(Version::of(&first.base.anchor))
+        })?;
+        Ok(TreeImported { version, left_out })
+    }
+}
+
+/// A tree, and how it is written.
+struct Of<'a> {
+    tree: &'a Tree,
+    taken: &'a [Taken],
+    schema: &'a Schema,
+    write: &'a Options,
+}
+
+impl Of<'_> {
+    /// Puts all entries.
+    fn put_all<P: GoOn>(
+        &self,
+        writing: &mut Writing,
+        class: ObjectClass,
+        mut progress: impl FnMut(u64) -> P,
+    ) -> Result<Vec<Placed>> {
+        let Self { tree, taken, schema, write } = *self;
         let numbers: Vec<usize> = taken.iter().map(|field| field.branch).collect();
-        let mut steps = Steps::of(tree, &numbers, how.write.cluster_bytes);
-        let mut clusters: Vec<Placed> = Vec::new();
+        let mut steps = Steps::of(tree, &numbers, write.cluster_bytes);
+        let mut clusters = Vec::new();
         let first = Entries { first: 0, end: tree.entry_count().min(PROBED_ENTRIES) };
         steps.read(first, tree.read(&numbers, first)?.iter().map(Array::bytes).sum());
         while let Some(entries) = steps.next() {
@@ -88,20 +119,15 @@ impl Store {
             steps.read(entries, arrays.iter().map(Array::bytes).sum());
             let fields: Vec<(&str, &Array)> = taken.iter().map(|field| &*field.name).zip(&arrays).collect();
             // What has come out a little larger than was thought is a cluster still.
-            let cluster_bytes = how.write.cluster_bytes.saturating_add(how.write.cluster_bytes / 2);
-            for range in write::cut(&fields, &Options { cluster_bytes, ..how.write })? {
-                let sealed = write::seal(&header.schema, &fields, range, &how.write)?;
+            let cluster_bytes = write.cluster_bytes.saturating_add(write.cluster_bytes / 2);
+            for range in write::cut(&fields, &Options { cluster_bytes, ..*write })? {
+                let sealed = write::seal(schema, &fields, range, write)?;
                 let columns = (sealed.entry_count, &sealed.columns[..]);
-                clusters.push(writing.put(class, &header.schema, 0, columns)?);
+                clusters.push(writing.put(class, schema, 0, columns)?);
             }
             progress(entries.end).go_on()?;
         }
-        writing.pipeline.finish()?;
-        let mut first = base.append(&clusters, Made::Imported, self.now_ns())?;
-        first.put_header(&envelope)?;
-        self.publish(&stored, &first, options, &writing.numbers)?;
-        writing.numbers.forget();
-        Ok(TreeImported { version: Version::of(&first.base.anchor), left_out })
+        Ok(clusters)
     }
 }
 

@@ -12,6 +12,7 @@ use super::home::{At, Home};
 use super::place::{self, Records};
 use super::record::Writer;
 use crate::error::{Error, Result};
+use crate::stop;
 use dolmen_env::Clock;
 use std::sync::Arc;
 
@@ -103,12 +104,25 @@ impl Numbers {
         self.end = self.next;
     }
 
-    /// Takes the records away: what was written is nobody's.
-    pub(super) fn give_up(&mut self) -> Result<()> {
-        for Held { writer, .. } in self.held.drain(..) {
-            self.home.punch(At::Latest, Records::Writers, &place::writer(writer.first))?;
+    /// Gives them up with an error.
+    pub(super) fn given_up_unless(&mut self, done: Result<()>) -> Result<()> {
+        if done.is_err() {
+            // Ignored: they are given up when the lease is over then, and the error before says more.
+            drop(self.give_up());
         }
+        done
+    }
+
+    /// Takes the records away: what was written is nobody's. Who was called off does that, too.
+    ///
+    /// # Errors
+    /// The first; other records are gone nevertheless.
+    pub(super) fn give_up(&mut self) -> Result<()> {
         self.end = self.next;
-        Ok(())
+        let (home, held) = (&self.home, core::mem::take(&mut self.held));
+        let punch = |Held { writer, .. }: Held| {
+            home.punch(At::Latest, Records::Writers, &place::writer(writer.first))
+        };
+        stop::asking(None, || held.into_iter().map(punch).fold(Ok(()), Result::and))
     }
 }

@@ -97,6 +97,16 @@ impl Pipeline {
         })
     }
 
+    /// Ends what is under way, which nobody wants any more: what waits for others is not written.
+    pub(super) fn give_up(self) {
+        if let To::Container(mut flights) = self.way {
+            // Ignored: whether it was written or not, it is to be freed. Each error is the end of one that was under way.
+            while !flights.flights.is_empty() {
+                let _ended = flights.drive();
+            }
+        }
+    }
+
     fn go_on(&mut self, act: impl FnOnce(&mut To) -> Result<()>) -> Result<()> {
         if self.is_broken {
             return Err(Error::Lost);

@@ -54,30 +54,32 @@ impl Stored {
         let were: Vec<Was> = some.iter().map(|cluster| what_is(cluster.pages, cluster.list)).collect();
         let current = self.current(At::Latest)?;
         let mut base = Base::load(&self.source(&current), current)?;
-        let mut writing = Writing::begin(self)?;
         let fields = arrays.fields();
         let class = ObjectClass(base.anchor.class);
-        let mut placed = Vec::new();
-        for range in write::cut(&fields, options)? {
-            let mut cluster = write::seal_behind(schema, &fields, range, entries.first, options)?;
-            leave_out_late(schema, &mut cluster.columns);
-            let sealed = (cluster.entry_count, &cluster.columns[..]);
-            placed.push(writing.put(class, schema, 0, sealed)?);
-        }
-        writing.pipeline.finish()?;
-        let column_count = schema.columns.len();
-        let version = commit(self, &mut writing.numbers, &mut base, |base| {
-            if base.schema.columns.len() != column_count {
-                return Err(Error::OtherSchema);
+        let (version, clusters_after) = Writing::begin(self)?.wholly(|writing| {
+            let mut placed = Vec::new();
+            for range in write::cut(&fields, options)? {
+                let mut cluster = write::seal_behind(schema, &fields, range, entries.first, options)?;
+                leave_out_late(schema, &mut cluster.columns);
+                let sealed = (cluster.entry_count, &cluster.columns[..]);
+                placed.push(writing.put(class, schema, 0, sealed)?);
             }
-            base.replace(&self.source(&base.anchor), &were, &placed, self.store().now_ns())
+            writing.pipeline.finish()?;
+            let column_count = schema.columns.len();
+            let version = commit(self, &mut writing.numbers, &mut base, |base| {
+                if base.schema.columns.len() != column_count {
+                    return Err(Error::OtherSchema);
+                }
+                base.replace(&self.source(&base.anchor), &were, &placed, self.store().now_ns())
+            })?;
+            Ok((version, placed.len()))
         })?;
         let count = |count: usize| count as u64;
         Ok(Some(Reshaped {
             version,
             entries,
             clusters_before: count(were.len()),
-            clusters_after: count(placed.len()),
+            clusters_after: count(clusters_after),
         }))
     }
 }

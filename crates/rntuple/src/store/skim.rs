@@ -49,13 +49,13 @@ trait Sink {
 }
 
 /// A store.
-struct Putting {
-    writing: Writing,
+struct Putting<'a> {
+    writing: &'a mut Writing,
     class: ObjectClass,
     placed: Vec<Placed>,
 }
 
-impl Sink for Putting {
+impl Sink for Putting<'_> {
     fn put(&mut self, schema: &Schema, cluster: SealedCluster<'_>) -> Result<()> {
         let columns = (cluster.entry_count, &cluster.columns[..]);
         self.placed.push(self.writing.put(self.class, schema, 0, columns)?);
@@ -161,17 +161,20 @@ impl Store {
         let options = &CreateOptions { group_bytes: Some(group_bytes), ..options.clone() };
         let config = Config { keep_ns: 0, group_bytes, class: 0, order: options.order.clone() };
         let (numbers, measures) = (self.numbers(), options.measures);
-        let mut writing = Writing { numbers, pipeline: Pipeline::new(self.home()), config, measures };
-        let number = writing.numbers.next()?;
-        let mut skim = Skim::begin(from, &part, write, Putting { writing, class, placed: Vec::new() })?;
-        skim.run(wanted.ranges, progress)?;
-        let Skim { sink: Putting { mut writing, placed, .. }, passed, written, .. } = skim;
-        writing.pipeline.finish()?;
-        let mut first = base.append(&placed, Made::Skimmed, self.now_ns())?;
-        first.put_header(&envelope)?;
-        let stored = self.numbered(name, number);
-        self.publish(&stored, &first, options, &writing.numbers)?;
-        Ok(Skimmed { version: Version::of(&first.base.anchor), passed, written })
+        let writing = Writing { numbers, pipeline: Pipeline::new(self.home()), config, measures };
+        writing.wholly(|writing| {
+            let number = writing.numbers.next()?;
+            let putting = Putting { writing, class, placed: Vec::new() };
+            let mut skim = Skim::begin(from, &part, write, putting)?;
+            skim.run(wanted.ranges, progress)?;
+            let Skim { sink: Putting { writing, placed, .. }, passed, written, .. } = skim;
+            writing.pipeline.finish()?;
+            let mut first = base.append(&placed, Made::Skimmed, self.now_ns())?;
+            first.put_header(&envelope)?;
+            let stored = self.numbered(name, number);
+            self.publish(&stored, &first, options, &writing.numbers)?;
+            Ok(Skimmed { version: Version::of(&first.base.anchor), passed, written })
+        })
     }
 }
 

@@ -76,7 +76,7 @@ impl Served {
         let state = Arc::new(State { files, stop, connection_count: AtomicUsize::new(0) });
         let of_thread = state.clone();
         let thread = spawn("dolmen-web", move || {
-            if let Err(error) = listen(&listener, &of_thread) {
+            if let Err(error) = listen(&listener, &of_thread, || listener.accept()) {
                 dolmen_env::say(&format!("files are served no longer: {error}"));
             }
         });
@@ -89,7 +89,7 @@ impl Served {
         &self.address
     }
 
-    /// Waits until the serving ends, which it does only when the system can have no more connections.
+    /// Waits until the serving ends, which it does only when the system does not say any more when connections arrive.
     pub fn wait(mut self) {
         if let Some(thread) = self.thread.take() {
             // Ignored: a panic of the thread was told when it happened.
@@ -112,33 +112,62 @@ fn io(error: dolmen_env::Error) -> Error {
     Error::Io { offset: 0, source: std::io::Error::other(error) }
 }
 
-fn listen(listener: &Listener, state: &Arc<State>) -> dolmen_env::Result<()> {
+/// A connection, as long as it counts.
+struct Counted(Arc<State>);
+
+impl Counted {
+    fn new(state: &Arc<State>) -> Self {
+        state.connection_count.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(state))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connection_count.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Takes connections until it is told to end: where the system has no room for one more, it is asked again after a while.
+fn listen(
+    listener: &Listener,
+    state: &Arc<State>,
+    mut accept: impl FnMut() -> dolmen_env::Result<Option<Socket>>,
+) -> dolmen_env::Result<()> {
     const NEW: u64 = 1;
     const STOP: u64 = 2;
     let waiter = Waiter::new()?;
     waiter.add(listener, NEW, false)?;
     waiter.add(&state.stop, STOP, false)?;
-    let mut ready = Vec::new();
+    let (mut ready, mut was_refused, mut is_deaf) = (Vec::new(), false, false);
     loop {
         ready.clear();
-        let is_full = state.connection_count.load(Ordering::Acquire) >= CONNECTIONS_MAX;
+        let is_full = was_refused || state.connection_count.load(Ordering::Acquire) >= CONNECTIONS_MAX;
+        if is_full != is_deaf {
+            // Of what cannot be taken it would hear without end.
+            waiter.change(listener, NEW, !is_full, false)?;
+            is_deaf = is_full;
+        }
         waiter.wait(is_full.then_some(FULL_WAIT), &mut ready)?;
         if ready.iter().any(|ready| ready.token == STOP) {
             return Ok(());
         }
-        if is_full {
+        if is_full && !was_refused {
             continue;
         }
-        let Some(socket) = listener.accept()? else { continue };
-        state.connection_count.fetch_add(1, Ordering::AcqRel);
-        let of_thread = state.clone();
+        let accepted = accept();
+        if let (Err(error), false) = (&accepted, was_refused) {
+            dolmen_env::say(&format!("no more connections for now: {error}"));
+        }
+        was_refused = accepted.is_err();
+        let Ok(Some(socket)) = accepted else { continue };
+        let counted = Counted::new(state);
         let started = spawn("dolmen-web-one", move || {
             // Ignored: who has gone away, or is silent for too long, is told nothing.
-            let _ended = converse(&socket, &of_thread);
-            of_thread.connection_count.fetch_sub(1, Ordering::AcqRel);
+            let _ended = converse(&socket, &counted.0);
         });
-        if started.is_err() {
-            state.connection_count.fetch_sub(1, Ordering::AcqRel);
+        if let Err(error) = started {
+            dolmen_env::say(&format!("a connection was refused: {error}"));
         }
     }
 }
@@ -342,4 +371,68 @@ fn send_part(socket: &Socket, state: &State, file: &Shown, part: Part) -> Spoken
         at += room as u64;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dolmen_env::{Errno, Op};
+
+    fn shown(name: &str, read: ReadAt) -> Shown {
+        Shown { name: name.into(), length_bytes: 3, tag: 1, read }
+    }
+
+    fn state(files: Vec<Shown>) -> Arc<State> {
+        Arc::new(State { files, stop: Bell::new().unwrap(), connection_count: AtomicUsize::new(0) })
+    }
+
+    /// What is answered to a request for a file, until the connection ends.
+    fn answer_to(address: &Address, name: &str) -> String {
+        let socket = Socket::connect(address, Duration::from_secs(60)).unwrap();
+        let ask = format!("GET /{name} HTTP/1.1\r\nConnection: close\r\n\r\n");
+        assert!(matches!(socket.write(&[IoSlice::new(ask.as_bytes())]).unwrap(), Moved::Bytes(_)));
+        let (mut answer, mut part) = (Vec::new(), [0; 1024]);
+        loop {
+            match socket.read(&mut part).unwrap() {
+                Moved::Bytes(count) => answer.extend_from_slice(&part[..count]),
+                Moved::Later => {
+                    let ready = socket.wait(true, false, Some(Duration::from_secs(60))).unwrap();
+                    assert!(ready.readable, "no answer to {name}");
+                }
+                Moved::End => return String::from_utf8(answer).unwrap(),
+            }
+        }
+    }
+
+    #[test]
+    fn serving_goes_on_when_the_system_had_no_room_for_a_connection_and_when_a_file_panics() {
+        let good: ReadAt = Box::new(|_, bytes| {
+            bytes.fill(b'x');
+            Ok(bytes.len())
+        });
+        let state = state(vec![shown("good", good), shown("bad", Box::new(|_, _| panic!("as it is meant")))]);
+        // There is room for one more.
+        state.connection_count.store(CONNECTIONS_MAX - 1, Ordering::Release);
+        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+        let address = listener.address().clone();
+        let mut refusals = 3;
+        dolmen_env::scope(|threads| {
+            let listening = threads.spawn(|| {
+                listen(&listener, &state, || {
+                    if refusals > 0 {
+                        refusals -= 1;
+                        let (name, errno) = ("full".to_owned(), Errno::MFILE);
+                        return Err(dolmen_env::Error::Io { op: Op::Listen, name, offset: 0, errno });
+                    }
+                    listener.accept()
+                })
+            });
+            assert!(answer_to(&address, "good").ends_with("\r\n\r\nxxx"));
+            assert!(answer_to(&address, "bad").ends_with("\r\n\r\n"), "the head alone");
+            assert!(answer_to(&address, "good").ends_with("\r\n\r\nxxx"), "it has left its place");
+            state.stop.ring();
+            assert!(listening.join().unwrap().is_ok());
+        });
+        assert_eq!(refusals, 0);
+    }
 }

@@ -171,3 +171,28 @@ fn nested_columns_of_whole_clusters_are_one_request_of_each_group() {
         assert_eq!(stored.source().asked().page_requests, 4 + 3 + 4);
     });
 }
+
+type Make<'a> = &'a dyn Fn(&str) -> dolmen_rntuple::Result<()>;
+
+#[test]
+fn what_is_made_under_a_name_that_another_takes_meanwhile_is_freed_at_once() {
+    let options = CreateOptions::default();
+    World::each(|world| {
+        let events = header("events", &[("a", ColumnKind::Int32)]);
+        let made: [Make<'_>; 2] = [&|_| world.store().create(&events, &options).map(drop), &|from| {
+            let from = world.store().ntuple(from)?;
+            world.store().clone_fields(&from, When::Now, &[], "events").map(drop)
+        }];
+        let from = header("from", &[("a", ColumnKind::Int32)]);
+        world.store().create(&from, &options).unwrap();
+        let before = world.object_count();
+        for make in made {
+            let (other, of_other, how) = (world.another(), events.clone(), options.clone());
+            world.faults.before_commit(move || drop(other.create(&of_other, &how).unwrap()));
+            assert!(matches!(make("from"), Err(Error::Exists { .. })));
+            world.store().destroy("events").unwrap();
+            world.store().collect().unwrap();
+            assert_eq!(world.object_count(), before);
+        }
+    });
+}

@@ -206,8 +206,8 @@ fn a_writer_that_is_silent_for_longer_than_its_lease_loses_what_it_wrote_and_is_
         let mut given_up = stored.append().unwrap();
         given_up.push(&cluster(&stored, 20)).unwrap();
         given_up.discard().unwrap();
-        // Of what was put after its number was given up, and of what was given up itself.
-        assert_eq!(world.store().collect().unwrap().clusters, if world.is_bucket() { 3 } else { 1 });
+        // Of what was put after its number was given up, and of what was given up itself, unless it was not on its way yet.
+        assert_eq!(world.store().collect().unwrap().clusters, if world.is_bucket() { 2 } else { 1 });
         assert_eq!(world.store().collect().unwrap().clusters, 0);
     });
 }

@@ -45,10 +45,14 @@ fn what_takes_long_is_called_off_wherever_it_is_and_nothing_of_it_is_seen() {
             ("reshape", &|| stored.reshape(0, u64::MAX, &write).map(drop)),
             ("append", &|| {
                 let mut appender = stored.append()?;
-                appender.push_all(&ntuple)?;
-                appender.commit().map(drop)
+                let done = appender.push_all(&ntuple).and_then(|()| appender.commit());
+                if done.is_err() {
+                    appender.discard()?;
+                }
+                done.map(drop)
             }),
         ];
+        let before = world.object_count();
         for (name, run) in runs {
             for at in 0.. {
                 let (asked, done) = stopped_at(at, run);
@@ -61,6 +65,8 @@ fn what_takes_long_is_called_off_wherever_it_is_and_nothing_of_it_is_seen() {
                 assert_eq!(store.list().unwrap().len(), 1, "{name}");
                 let version = stored.version(When::Now).unwrap();
                 assert_eq!((version.number, version.entry_count), (2, 15), "{name}");
+                store.collect().unwrap();
+                assert_eq!(world.object_count(), before, "{name}: what it wrote is freed at once");
                 if name == "append" || name == "reshape" {
                     // What is done is a version more: once is enough.
                     break;
