@@ -1042,6 +1042,7 @@ class Store:
             How floats are kept that need not be exact, by the names of their fields (of lists it is what is in them, of records
             ``record.field``): ``"real32"`` and ``"real16"`` with 32 and 16 bits, ``"trunc:BITS"`` with the first 10 to 31 bits of 32,
             ``"quant:BITS:LOW:HIGH"`` as the nearest of 2**BITS values from LOW to HIGH, both of which are some; values beyond are refused.
+            What 16 or 32 bits are too few for (beyond 65,504, or 3.4e38) becomes infinite.
 
         Raises Exists.
         """

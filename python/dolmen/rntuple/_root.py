@@ -9,6 +9,7 @@ from dolmen.errors import Invalid
 _CLASSES = r"""
 #include <ROOT/RRawFile.hxx>
 #include <TWebFile.h>
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <string_view>
@@ -33,8 +34,13 @@ class RawWebFile final : public ROOT::Internal::RRawFile {
 
    size_t ReadAtImpl(void *into, size_t bytes, std::uint64_t offset) final
    {
-      if (fFile->ReadBuffer(static_cast<char *>(into), static_cast<Long64_t>(offset), static_cast<Int_t>(bytes)))
-         throw std::runtime_error("cannot read " + fUrl);
+      // A file is asked for as many bytes as a number of 31 bits has.
+      for (size_t done = 0; done < bytes;) {
+         const auto some = static_cast<Int_t>(std::min<size_t>(bytes - done, 1 << 30));
+         if (fFile->ReadBuffer(static_cast<char *>(into) + done, static_cast<Long64_t>(offset + done), some))
+            throw std::runtime_error("cannot read " + fUrl);
+         done += some;
+      }
       return bytes;
    }
 

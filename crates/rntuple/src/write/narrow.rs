@@ -63,7 +63,9 @@ impl Narrow {
             Self::Half if is_float => (if is_split { K::SplitReal16 } else { K::Real16 }, 16, None),
             Self::Truncated { bits } if is_float && (10..=31).contains(&bits) => (K::Real32Trunc, bits, None),
             Self::Quantised { bits, low, high } => {
-                let is_range = low < high && (high - low).is_finite();
+                // They are read as floats of 32 bits.
+                #[expect(clippy::cast_possible_truncation, reason = "that is what is asked")]
+                let is_range = (low as f32) < high as f32 && (high as f32 - low as f32).is_finite();
                 let fits = is_float && is_range && (1..=32).contains(&bits);
                 fits.then_some((K::Real32Quant, bits, Some((low, high))))?
             }

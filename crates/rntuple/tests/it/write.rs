@@ -434,6 +434,8 @@ fn only_floats_are_kept_in_fewer_bits_and_only_in_as_many_as_there_are() {
         ("wide", quantised(8, 1.0, 1.0)),
         ("wide", quantised(8, f64::NAN, 1.0)),
         ("wide", quantised(8, f64::MIN, f64::MAX)),
+        ("wide", quantised(8, 0.0, 1e39)),
+        ("wide", quantised(8, 1.0, 1.0 + 1e-9)),
     ] {
         let found = narrow(name, how);
         assert!(matches!(found, Err(Error::NoFit { fit: Fit::Column, .. })), "{name} {how:?}");
