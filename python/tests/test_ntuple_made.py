@@ -532,6 +532,7 @@ def test_what_a_file_has_instead_is_told(tmp_path):
             file.mkrntuple(name, {"a": np.arange(5)})
     text.write_text("this is no file of ROOT, but longer than its head has to be" * 3)
     (tmp_path / "empty.root").touch()
+    (tmp_path / "users.root").write_text("root:x:0:0:root:/root:/bin/bash\n" * 9)
     with pytest.raises(dolmen.Invalid, match="several.root: .*one, two"):
         rntuple.open(tmp_path / "several.root")
     with pytest.raises(dolmen.Invalid, match="trees.root: .*t, u"):
@@ -540,7 +541,7 @@ def test_what_a_file_has_instead_is_told(tmp_path):
         rntuple.open(trees, "t")
     with pytest.raises(dolmen.NotFound, match=r"ntuples.root: .*open reads: events"):
         rntuple.Tree(ntuples, "events")
-    for name in ("text.root", "empty.root"):
+    for name in ("text.root", "empty.root", "users.root"):
         for call in (rntuple.open, rntuple.Tree):
             with pytest.raises(dolmen.Corrupt, match=f"{name}: .*it is no file of ROOT"):
                 call(tmp_path / name)

@@ -598,6 +598,9 @@ fn bad_name(f: &mut fmt::Formatter<'_>, of: Named, name: &str, why: BadName) -> 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Corrupt { structure: Structure::File, offset: 0, fault: Fault::Magic } => {
+                f.write_str("it is no file of ROOT: it does not start as one")
+            }
             Self::Corrupt { structure, offset, fault } => {
                 write!(f, "{structure} is damaged at offset {offset}: {fault}")
             }

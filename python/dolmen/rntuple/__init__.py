@@ -223,7 +223,7 @@ def _hinting(path: _Path, name: str | None, names: Callable[[], list[str]], othe
         hint = ""
         # Of what cannot be read now either, nothing more is said.
         with contextlib.suppress(Error, OSError):
-            if isinstance(error, Corrupt):
+            if isinstance(error, Corrupt) and "no file of ROOT" not in str(error):
                 with builtins.open(path, "rb") as file:
                     hint = "" if file.read(4) == b"root" else "it is no file of ROOT"
             elif isinstance(error, NotFound):

@@ -20,6 +20,9 @@ const HEADER_BYTES: usize = 64;
 /// Files of a larger version have places of 64 bits.
 const SMALL_VERSION_MAX: i32 = 999_999;
 
+/// No version will ever be larger; text that happens to begin with the word of a file goes on with what would be.
+const VERSION_MAX: i32 = 9_999_999;
+
 /// Bytes of what a directory says of itself, of the larger form.
 const DIRECTORY_BYTES: usize = 42;
 
@@ -157,6 +160,9 @@ impl RootFile {
             return Err(start.corrupt(Fault::Magic));
         }
         let (version, first) = (big::u32(&mut cursor)?, big::u32(&mut cursor)?);
+        if version.cast_signed() > VERSION_MAX {
+            return Err(start.corrupt(Fault::Magic));
+        }
         // Some programs leave a number below 0 here; it is a small one.
         let is_large = version.cast_signed() > SMALL_VERSION_MAX;
         for _ in ["end", "free"] {
