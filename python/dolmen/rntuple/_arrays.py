@@ -686,6 +686,7 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 def holds(op: str, array: np.ndarray[Any, Any], value: Any) -> np.ndarray[Any, Any]:
     """For which numbers of an array a comparison with a number holds, neither of them rounded, as pages are left out by it."""
     value = value.item() if isinstance(value, np.generic) else value
+    near: Any
     if array.dtype.kind == "f":
         array, near = array.astype("f8", copy=False), _float(value)
         if near == value or near != near:

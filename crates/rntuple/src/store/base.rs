@@ -29,6 +29,9 @@ const LIST_PAGES_MAX: usize = 32_768;
 /// more often.
 const VERSION_BYTES_MAX: usize = 48 << 20;
 
+/// Time from one version to the next where the clock has gone back: what seconds as a float of 64 bits still tell apart.
+const STEP_NS: u64 = 1000;
+
 /// The pages of a column of a cluster that are stored, and that no version has yet.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct PlacedColumn {
@@ -376,6 +379,9 @@ struct Making {
 impl Making {
     fn new(before: &Base, made: Made, time_ns: u64) -> Self {
         let mut base = before.clone();
+        // A clock that went back, as one of seconds does, is not believed: versions are in the order of their times.
+        let before_ns = before.anchor.time_ns;
+        let time_ns = if time_ns < before_ns { before_ns.saturating_add(STEP_NS) } else { time_ns };
         base.anchor = Anchor { version: before.anchor.version + 1, made, time_ns, ..before.anchor.clone() };
         Self { base, values: Vec::new(), list_count: 0, is_changed: false }
     }

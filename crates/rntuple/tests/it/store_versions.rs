@@ -2,6 +2,7 @@
 
 use crate::store_append::{cluster, two_columns};
 use crate::store_world::{START_NS, World, all_ints};
+use dolmen_env::SimClock;
 use dolmen_rntuple::store::{Collected, Made, Stored, When};
 use dolmen_rntuple::{AskedBy, Error};
 
@@ -15,6 +16,24 @@ fn three(world: &World) -> Stored {
         appender.commit().unwrap();
     }
     stored
+}
+
+#[test]
+fn versions_are_in_the_order_of_their_times_whatever_the_clock_of_who_makes_them() {
+    World::each(|world| {
+        let stored = three(&world);
+        let store = world.store_by(&SimClock::new(START_NS - 3_600_000_000_000));
+        let late = store.ntuple("events").unwrap();
+        let mut appender = late.append().unwrap();
+        for first in [15, 20] {
+            appender.push(&cluster(&late, first)).unwrap();
+            appender.commit().unwrap();
+        }
+        let times: Vec<u64> = stored.versions().unwrap().iter().map(|version| version.time_ns).collect();
+        assert!(times.is_sorted() && times.len() == 6, "{times:?}");
+        assert_eq!(stored.open(When::Time(times[2])).unwrap().entry_count(), 10);
+        assert_eq!(stored.open(When::Time(times[5])).unwrap().entry_count(), 25);
+    });
 }
 
 #[test]
