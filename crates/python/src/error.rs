@@ -291,6 +291,7 @@ mod der {
     pub(super) const STALE: i32 = -2007;
     pub(super) const DF_INVAL: i32 = -2022;
     pub(super) const DF_INCOMPT: i32 = -2023;
+    pub(super) const TX_UNCERTAIN: i32 = -2033;
     pub(super) const NOTSUPPORTED: i32 = -2037;
     pub(super) const NO_CERT: i32 = -2043;
     pub(super) const BAD_CERT: i32 = -2044;
@@ -455,6 +456,7 @@ fn of_bucket(failure: dolmen_rntuple::bucket::Failure) -> Kind {
         F::Invalid => ("Invalid", der::INVAL),
         F::Other => ("Io", der::IO),
         F::Stopped => ("Canceled", Store::Canceled.der()),
+        F::Doubtful => ("InDoubt", der::TX_UNCERTAIN),
     }
 }
 

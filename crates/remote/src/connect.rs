@@ -28,6 +28,23 @@ const DATE: &str = "date";
 /// The header with the range of an answer.
 const CONTENT_RANGE: &str = "content-range";
 
+/// Whether an answer to a request was lost that was repeated then, so that it may have been carried out all the same.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Lost(Arc<AtomicBool>);
+
+impl Lost {
+    pub(crate) fn is_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether an answer tells that its request was carried out, or never will be. Who fails, or stands between here and the store and waits in vain for
+/// it, does not know.
+fn is_definite<E>(answer: &core::result::Result<HttpResponse, E>) -> bool {
+    let status = answer.as_ref().map(HttpResponse::status);
+    status.is_ok_and(|status| !status.is_server_error() && status != reqwest::StatusCode::REQUEST_TIMEOUT)
+}
+
 /// The client of one endpoint.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -124,7 +141,11 @@ impl HttpService for Connector {
     async fn call(&self, request: HttpRequest) -> core::result::Result<HttpResponse, HttpError> {
         let client = &*self.0;
         let is_list = request.extensions().get::<list::Asked>().is_some();
+        let lost = request.extensions().get::<Lost>().cloned();
         let answer = HttpService::call(&client.http, request).await;
+        if let (Some(lost), false) = (lost, is_definite(&answer)) {
+            lost.0.store(true, Ordering::Relaxed);
+        }
         match answer {
             Ok(mut answer) => {
                 client.has_answered.store(true, Ordering::Relaxed);

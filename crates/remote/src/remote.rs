@@ -2,7 +2,7 @@
 
 use crate::address::Address;
 use crate::answer;
-use crate::connect::{Client, Connector};
+use crate::connect::{Client, Connector, Lost};
 use crate::error::{
     Error, Forked, NoTag, Result, failed, failed_in, is_absent, is_behind_the_end, is_no_upload, is_refused,
     untrue,
@@ -16,7 +16,7 @@ use core::fmt;
 use core::time::Duration;
 use dolmen_env::{ForkMark, object_variable};
 use dolmen_rntuple::bucket::{
-    Bucket, BucketError, BucketResult, Failure, Got, Object, Put, Read, Tag, Upload,
+    Bucket, BucketError, BucketResult, Failure, Got, Object, Put, Read, Replaced, Tag, Upload,
 };
 use futures_util::{StreamExt, stream};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
@@ -24,8 +24,8 @@ use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{
-    BackoffConfig, Error as Said, GetOptions, GetRange, ObjectStore, PutMode, PutPayload, Result as Answer,
-    RetryConfig, UpdateVersion,
+    BackoffConfig, Error as Said, GetOptions, GetRange, ObjectStore, PutMode, PutOptions, PutPayload,
+    Result as Answer, RetryConfig, UpdateVersion,
 };
 use std::sync::Arc;
 use tokio::runtime::Runtime;
@@ -316,18 +316,22 @@ impl Bucket for Remote {
         wait(self.runtime, ("put", ""), upload::put_all(self, asked, PUTS_MAX))?
     }
 
-    fn replace(&self, key: &str, known: Option<&Tag>, bytes: Vec<u8>) -> BucketResult<Option<Tag>> {
+    fn replace(&self, key: &str, known: Option<&Tag>, bytes: Vec<u8>) -> BucketResult<Replaced> {
         let (store, path) = (self.store("put", key)?, self.path("put", key)?);
+        let lost = Lost::default();
         let mode = known.map_or(PutMode::Create, |tag| {
             PutMode::Update(UpdateVersion { e_tag: Some(tag.0.to_string()), version: None })
         });
         let put = wait(self.runtime, ("put", key), async {
             let _permits = self.put_permit().await;
-            store.put_opts(&path, PutPayload::from(bytes), mode.into()).await
+            let mut options = PutOptions::from(mode);
+            options.extensions.insert(lost.clone());
+            store.put_opts(&path, PutPayload::from(bytes), options).await
         })?;
         match put {
-            Ok(put) => tag_of("put", key, put.e_tag).map(Some),
-            Err(said) if is_refused(&said) => Ok(None),
+            Ok(put) => tag_of("put", key, put.e_tag).map(Replaced::Done),
+            Err(said) if is_refused(&said) && lost.is_any() => Ok(Replaced::Doubtful),
+            Err(said) if is_refused(&said) => Ok(Replaced::Refused),
             Err(said) => Err(self.failed("put", key, said)),
         }
     }

@@ -41,6 +41,28 @@ pub enum Got {
     Bytes(Vec<u8>, Tag),
 }
 
+/// What became of an object that was to be replaced under a condition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Replaced {
+    /// It was, and has this tag.
+    Done(Tag),
+    /// It was not: the condition did not hold, and no answer was lost.
+    Refused,
+    /// The condition did not hold when it was asked for again, since an answer was lost: it may have been, or may yet be.
+    Doubtful,
+}
+
+impl Replaced {
+    /// The tag that it has, if it is known that it was replaced.
+    #[must_use]
+    pub fn tag(self) -> Option<Tag> {
+        match self {
+            Self::Done(tag) => Some(tag),
+            Self::Refused | Self::Doubtful => None,
+        }
+    }
+}
+
 /// An object in a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Object {
@@ -78,6 +100,8 @@ pub enum Failure {
     Other,
     /// Nobody waited for the answer any more.
     Stopped,
+    /// The answer was lost, and what is there does not tell whether it was done.
+    Doubtful,
 }
 
 /// Why a request failed.
@@ -105,6 +129,7 @@ impl fmt::Display for BucketError {
             Failure::Invalid => ("cannot do it", "are address and region right?"),
             Failure::Other => ("failed", "its own log says more"),
             Failure::Stopped => ("was not waited for", "what was asked for may have been done"),
+            Failure::Doubtful => ("may have done it", "look whether it has before it is done again"),
         };
         write!(f, "the object store {why} ({doing} \"{key}\"); {remedy}")
     }
@@ -122,8 +147,8 @@ pub type BucketResult<T> = core::result::Result<T, BucketError>;
 /// Objects under a prefix of a bucket. Calls wait for their answers; any number of threads may call at once. What was written is seen by
 /// every reading and list that begins afterwards, as S3 has it.
 ///
-/// Requests that fail for a while are repeated within; so a conditional [`replace`](Self::replace) may have happened though it says that the
-/// condition did not hold, which whoever asks for it has to find out by what is there.
+/// Requests that fail for a while are repeated within; so a conditional [`replace`](Self::replace) may have happened though the condition
+/// did not hold at last: then it is [`Replaced::Doubtful`], and whoever asks for it has to find out by what is there.
 // One implementor: the protocol is spoken by a crate above this one, which waits on a runtime; tests have one in memory.
 pub trait Bucket: Send + Sync + fmt::Debug {
     /// The address, for messages: `s3://bucket/prefix`.
@@ -148,12 +173,11 @@ pub trait Bucket: Send + Sync + fmt::Debug {
     /// [`BucketError`]: some may have been written.
     fn put(&self, puts: Vec<Put>) -> BucketResult<()>;
 
-    /// Writes an object if it has the tag that is known, or, if none is known, if there is none; what tag it has then. None if the condition
-    /// does not hold.
+    /// Writes an object if it has the tag that is known, or, if none is known, if there is none; what became of it.
     ///
     /// # Errors
     /// [`BucketError`]: it may have been written.
-    fn replace(&self, key: &str, known: Option<&Tag>, bytes: Vec<u8>) -> BucketResult<Option<Tag>>;
+    fn replace(&self, key: &str, known: Option<&Tag>, bytes: Vec<u8>) -> BucketResult<Replaced>;
 
     /// All objects whose keys begin with `prefix`, in the order of their keys.
     ///

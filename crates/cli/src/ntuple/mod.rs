@@ -160,7 +160,7 @@ impl From<dolmen_rntuple::Error> for Failure {
                     F::Denied => Exit::Refused,
                     F::NoBucket => Exit::Missing,
                     F::Invalid => Exit::Usage,
-                    F::Other | F::Stopped => Exit::Other,
+                    F::Other | F::Stopped | F::Doubtful => Exit::Other,
                 };
                 Self::new(exit, format!("{why}: {}", said(&*source.source)))
             }

@@ -2,7 +2,7 @@
 
 use crate::weed::weed;
 use dolmen_remote::Remote;
-use dolmen_rntuple::bucket::{Bucket, Got, Put, Read, Tag};
+use dolmen_rntuple::bucket::{Bucket, Got, Put, Read, Replaced, Tag};
 use dolmen_types::IoBuf;
 
 fn put(remote: &Remote, key: &str, bytes: &[u8]) {
@@ -97,14 +97,22 @@ fn hundreds_of_reads_go_side_by_side_each_to_its_own_memory() {
 fn what_is_replaced_is_what_was_known() {
     let remote = weed().open("replaced");
     let wrong = Tag("\"00000000000000000000000000000000\"".into());
-    assert_eq!(remote.replace("a", Some(&wrong), b"one".to_vec()).unwrap(), None, "there is none");
+    assert_eq!(
+        remote.replace("a", Some(&wrong), b"one".to_vec()).unwrap(),
+        Replaced::Refused,
+        "there is none"
+    );
     assert_eq!(remote.get("a", None).unwrap(), Got::None);
-    let one = remote.replace("a", None, b"one".to_vec()).unwrap().expect("there was none");
-    assert_eq!(remote.replace("a", None, b"two".to_vec()).unwrap(), None, "there is one");
-    assert_eq!(remote.replace("a", Some(&wrong), b"two".to_vec()).unwrap(), None);
+    let one = remote.replace("a", None, b"one".to_vec()).unwrap().tag().expect("there was none");
+    assert_eq!(remote.replace("a", None, b"two".to_vec()).unwrap(), Replaced::Refused, "there is one");
+    assert_eq!(remote.replace("a", Some(&wrong), b"two".to_vec()).unwrap(), Replaced::Refused);
     assert_eq!(got(&remote, "a"), (b"one".to_vec(), one.clone()));
-    let two = remote.replace("a", Some(&one), b"two".to_vec()).unwrap().expect("it is that");
-    assert_eq!(remote.replace("a", Some(&one), b"three".to_vec()).unwrap(), None, "it is no longer that");
+    let two = remote.replace("a", Some(&one), b"two".to_vec()).unwrap().tag().expect("it is that");
+    assert_eq!(
+        remote.replace("a", Some(&one), b"three".to_vec()).unwrap(),
+        Replaced::Refused,
+        "it is no longer that"
+    );
     assert_eq!(got(&remote, "a"), (b"two".to_vec(), two));
 }
 
@@ -121,7 +129,7 @@ fn of_those_who_replace_the_same_exactly_one_does() {
                 .map(|thread| {
                     threads.spawn(move || {
                         let bytes = format!("round {round} thread {thread}").into_bytes();
-                        remote.replace("a", known_now.as_ref(), bytes).unwrap().map(|tag| (thread, tag))
+                        remote.replace("a", known_now.as_ref(), bytes).unwrap().tag().map(|tag| (thread, tag))
                     })
                 })
                 .collect();
@@ -187,7 +195,7 @@ fn keys_and_prefixes_may_have_any_characters() {
             assert_eq!(got(&remote, key).0, key.as_bytes(), "{prefix} {key}");
             assert_eq!(keys(&remote, key), [key], "{prefix}");
             let tag = got(&remote, key).1;
-            assert!(remote.replace(key, Some(&tag), b"new".to_vec()).unwrap().is_some());
+            assert!(remote.replace(key, Some(&tag), b"new".to_vec()).unwrap().tag().is_some());
             remote.delete(vec![key.into()]).unwrap();
             assert_eq!(remote.get(key, None).unwrap(), Got::None, "{prefix} {key}");
         }

@@ -124,6 +124,6 @@ fn a_server_that_went_away_is_waited_for() {
         let replaced = threads.spawn(move || remote.replace("b", None, b"after".to_vec()).unwrap());
         assert!(weed.restart());
         assert!(matches!(asked.join().unwrap(), Got::Bytes(bytes, _) if bytes == b"before"));
-        assert!(replaced.join().unwrap().is_some());
+        assert!(replaced.join().unwrap().tag().is_some());
     });
 }

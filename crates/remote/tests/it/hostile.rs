@@ -2,7 +2,7 @@
 
 use dolmen_env::{Address, Bell, Listener, Moved, Socket, Waiter};
 use dolmen_remote::{Error, Options, Remote, RemoteFile};
-use dolmen_rntuple::bucket::{Bucket, BucketError, BucketResult, Failure, Got, Read, Tag};
+use dolmen_rntuple::bucket::{Bucket, BucketError, BucketResult, Failure, Got, Read, Replaced, Tag};
 use dolmen_rntuple::format::locator::Locator;
 use dolmen_rntuple::{Source, Want};
 use std::io::{IoSlice, Write};
@@ -53,10 +53,14 @@ impl Hostile {
     }
 
     fn open(&self, prefix: &str) -> Remote {
+        self.open_patient(prefix, 0)
+    }
+
+    fn open_patient(&self, prefix: &str, repeats_max: u32) -> Remote {
         let options = Options {
             endpoint: Some(self.address.to_string().replace("tcp://", "http://")),
             is_anonymous: Some(true),
-            repeats_max: 0,
+            repeats_max,
             ..Options::default()
         };
         Remote::open(&format!("s3://events/{prefix}"), &options).unwrap()
@@ -387,13 +391,32 @@ fn what_is_to_be_replaced_and_is_gone_is_not_replaced_and_any_other_404_names_th
     let said = |body: &str| Hostile::always(answer("404 Not Found", "", body.len(), body.as_bytes()));
     let tag = Tag("\"one\"".into());
     let gone = said("<Error><Code>NoSuchKey</Code></Error>");
-    assert_eq!(gone.open("x").replace("root", Some(&tag), Vec::new()).unwrap(), None);
+    assert_eq!(gone.open("x").replace("root", Some(&tag), Vec::new()).unwrap(), Replaced::Refused);
     for (hostile, known) in [(&gone, None), (&said("<html>not found</html>"), Some(&tag)), (&said(""), None)]
     {
         let error = hostile.open("x").replace("root", known, Vec::new()).unwrap_err();
         assert_eq!(error.failure, Failure::Invalid);
         assert!(told(&error).contains("bucket \"events\""), "{error:?}");
     }
+}
+
+#[test]
+fn what_is_not_replaced_is_in_doubt_only_if_an_answer_was_lost() {
+    let tag = Tag("\"one\"".into());
+    let first = |status: &'static str, wanted: Replaced| {
+        let mut is_first = true;
+        let hostile = Hostile::start(Box::new(move |_| {
+            let status = if core::mem::take(&mut is_first) { status } else { "412 Precondition Failed" };
+            answer(status, "", 0, b"")
+        }));
+        let remote = hostile.open_patient("x", 3);
+        assert_eq!(remote.replace("root", Some(&tag), Vec::new()).unwrap(), wanted, "{status}");
+        assert_eq!(remote.replace("root", Some(&tag), Vec::new()).unwrap(), Replaced::Refused, "{status}");
+    };
+    first("412 Precondition Failed", Replaced::Refused);
+    first("409 Conflict", Replaced::Refused);
+    first("500 Internal Server Error", Replaced::Doubtful);
+    first("504 Gateway Timeout", Replaced::Doubtful);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::weed::{OWNER, Weed, listener, weed};
 use dolmen_remote::{Error, Options, Remote, RemoteFile};
-use dolmen_rntuple::bucket::{Bucket, Failure, Got, Put};
+use dolmen_rntuple::bucket::{Bucket, Failure, Got, Put, Replaced};
 use dolmen_types::IoBuf;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -114,8 +114,8 @@ fn over_https_a_bucket_is_as_it_is_without_and_who_is_not_trusted_is_refused() {
     put("large", &large);
     let Got::Bytes(bytes, tag) = remote.get("small", None).unwrap() else { panic!("it is there") };
     assert_eq!(bytes, b"small");
-    assert!(remote.replace("small", Some(&tag), b"another".to_vec()).unwrap().is_some());
-    assert_eq!(remote.replace("small", Some(&tag), b"third".to_vec()).unwrap(), None);
+    assert!(remote.replace("small", Some(&tag), b"another".to_vec()).unwrap().tag().is_some());
+    assert_eq!(remote.replace("small", Some(&tag), b"third".to_vec()).unwrap(), Replaced::Refused);
     let Got::Bytes(bytes, _) = remote.get("large", None).unwrap() else { panic!("it is there") };
     assert!(bytes == large);
     assert!(RemoteFile::of(&remote, "large").is_ok());

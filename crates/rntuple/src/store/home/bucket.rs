@@ -20,7 +20,7 @@ use super::super::place::{Named, Records};
 use super::Found;
 use super::root::{Leaf, Node, Part, RECENT_MAX, RecordKey, Root, Slot};
 use super::tx::{Next, Tx};
-use crate::bucket::{Bucket, BucketError, Failure, Got, Put, Read, Tag};
+use crate::bucket::{Bucket, BucketError, Failure, Got, Put, Read, Replaced, Tag};
 use crate::error::{Error, Fault, Result, Structure};
 use core::time::Duration;
 use dolmen_env::Clock;
@@ -45,18 +45,22 @@ const NO_CONDITIONS: &str = "the endpoint does not heed If-None-Match and If-Mat
 const NO_TIME: &str =
     "the endpoint's answers have no Date, without which nobody knows how long ago a writer was last heard of";
 const IN_DOUBT: &str =
-    "whether it was done is not known: the answer was lost, and many others have changed the store since";
+    "whether it was done is not known: an answer was lost, and what is there does not tell";
 
-/// Times that a transaction finds that others were faster; of those that are under way at once one is done each time.
+/// Times that a transaction finds that others were faster, at least, before it is given up, and for a quarter of the lease: of those that are under
+/// way at once one is done each time.
 const TRIES_MAX: u32 = 64;
 
 /// Times that a transaction writes what others may free before it refers to it.
 const SLOW_MAX: u32 = 3;
 
-/// The longest pause before the second try; it is twice as long before each one more, and drawn at random up to that.
+/// Half of the longest pause before the second try; it is twice as long before each one more, and drawn at random up to that.
 const PAUSE_BASE: Duration = Duration::from_millis(20);
 /// The longest of all.
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_millis(300);
+/// Times after which it is no longer than [`PAUSE_OLD`]: who has waited for long goes before who has just come.
+const YOUNG_MAX: u32 = 8;
+const PAUSE_OLD: Duration = Duration::from_millis(80);
 
 /// Nodes that are kept at hand.
 const NODES_MAX: usize = 256;
@@ -128,11 +132,12 @@ impl BucketHome {
         if self.known().heeds_conditions {
             return Ok(());
         }
-        let made = self.bucket.replace(CONDITIONS, None, CONDITIONS.into())?;
-        let is_made_twice =
-            made.is_some() && self.bucket.replace(CONDITIONS, None, CONDITIONS.into())?.is_some();
-        let other = Tag(OTHER_TAG.into());
-        if is_made_twice || self.bucket.replace(CONDITIONS, Some(&other), CONDITIONS.into())?.is_some() {
+        let is_replaced = |tag: Option<&Tag>| {
+            let replaced = self.bucket.replace(CONDITIONS, tag, CONDITIONS.into())?;
+            Ok::<_, Error>(matches!(replaced, Replaced::Done(_)))
+        };
+        let is_made_twice = is_replaced(None)? && is_replaced(None)?;
+        if is_made_twice || is_replaced(Some(&Tag(OTHER_TAG.into())))? {
             return Err(self.wrong(CONDITIONS, NO_CONDITIONS));
         }
         self.known().heeds_conditions = true;
@@ -141,10 +146,12 @@ impl BucketHome {
 
     /// The error that the endpoint is not what it has to be.
     fn wrong(&self, key: &str, why: &str) -> Error {
+        self.failed(Failure::Invalid, key, why)
+    }
+
+    fn failed(&self, failure: Failure, key: &str, why: &str) -> Error {
         let source = format!("{}: {why}", self.bucket.address()).into();
-        Error::Bucket {
-            source: BucketError { failure: Failure::Invalid, doing: "put", key: key.into(), source },
-        }
+        Error::Bucket { source: BucketError { failure, doing: "put", key: key.into(), source } }
     }
 
     /// The records of an object at a root.
@@ -279,7 +286,7 @@ impl BucketHome {
 
     /// Does what `body` says in one transaction.
     pub(super) fn transact<T>(&self, mut body: impl FnMut(&Tx<'_>) -> Result<T>) -> Result<T> {
-        let mut tries = Tries::default();
+        let mut tries = Tries::begin(self);
         loop {
             let (root, tag) = self.root()?;
             let count = root.count;
@@ -287,7 +294,7 @@ impl BucketHome {
             let done = match body(&tx) {
                 // What the root refers to may be swept away when another has replaced it.
                 Err(error) if is_missing(&error) && self.root()?.0.count != count => {
-                    tries.again(&*self.bucket)?;
+                    tries.again(self)?;
                     continue;
                 }
                 done => done?,
@@ -302,20 +309,24 @@ impl BucketHome {
     /// Makes the next root the one that is there; not, if others have changed what the transaction has read.
     fn commit(&self, mut next: Next, tries: &mut Tries) -> Result<bool> {
         self.check_conditions()?;
-        let begun_ns = self.clock.monotonic_ns();
+        let begun = self.moment()?;
+        // Whether it may have been done, or may yet be, though the root does not name it.
+        let mut is_in_doubt = false;
         loop {
             if let Some((number, object)) = next.object.take() {
                 next.written.insert(number);
                 self.bucket.put(vec![Put { key: records_key(number), bytes: IoBuf::from(object) }])?;
             }
-            if self.clock.monotonic_ns().saturating_sub(begun_ns) > self.lease_ns / 2 {
+            // By now the store has told the time after the root was written that is to be replaced: as long as that is there nobody takes for old what
+            // is young by then, however long this machine stands still from here on.
+            if self.moment()?.since(&begun) > self.lease_ns / 2 {
                 // What it wrote may be swept away before the root refers to it.
-                self.take_away(&next.written);
+                self.undo(&next, is_in_doubt)?;
                 return tries.slow(self.lease_ns).map(|()| false);
             }
             let root = next.root();
             let replaced = self.bucket.replace(ROOT, next.tag.as_ref(), root.write()?);
-            if let Ok(Some(tag)) = replaced {
+            if let Ok(Replaced::Done(tag)) = replaced {
                 self.known().root = Some((Arc::new(root), tag));
                 self.take_away(&next.superseded());
                 return Ok(true);
@@ -328,41 +339,49 @@ impl BucketHome {
             if there.recent.contains(&next.number) {
                 return Ok(true);
             }
-            replaced?;
-            let mut is_over = self.is_over(&next, &there)?;
-            if let Err(error) = tries.again(&*self.bucket) {
-                if is_over {
-                    self.take_away(&next.written);
-                }
-                return Err(error);
+            is_in_doubt |= replaced? != Replaced::Refused;
+            is_in_doubt = is_in_doubt && !self.is_over(&next, &there)?;
+            if let Err(error) = tries.again(self) {
+                return self.undo(&next, is_in_doubt).and(Err(error));
             }
             let (root, tag) = self.root()?;
             if root.recent.contains(&next.number) {
                 return Ok(true);
             }
-            is_over = is_over || self.is_over(&next, &root)?;
+            is_in_doubt = is_in_doubt && !self.is_over(&next, &root)?;
             let follows = match next.follow(self, root, tag) {
                 Err(error) if is_missing(&error) => false,
                 follows => follows?,
             };
             if !follows {
-                if is_over {
-                    self.take_away(&next.written);
-                }
-                return Ok(false);
+                return self.undo(&next, is_in_doubt).map(|()| false);
             }
         }
     }
 
-    /// Whether a transaction that a root does not name never will replace the one that it was to replace.
+    /// Whether a transaction that a root does not name, and of which an answer was lost, never will replace the one that it was to replace.
     fn is_over(&self, next: &Next, there: &Root) -> Result<bool> {
         match there.count.checked_sub(next.before.count) {
-            // It is not known why, nor whether it is still on its way.
+            // It may still be on its way.
             Some(0) => Ok(false),
             // All that were done since are named, and the root that it was to replace is gone for ever.
             Some(since) if since <= RECENT_MAX as u64 => Ok(true),
-            _ => Err(self.wrong(ROOT, IN_DOUBT)),
+            _ => Err(self.failed(Failure::Doubtful, ROOT, IN_DOUBT)),
         }
+    }
+
+    /// Takes away what a transaction wrote that was not done. Where that is not known it is said, and nothing is taken away.
+    fn undo(&self, next: &Next, is_in_doubt: bool) -> Result<()> {
+        if is_in_doubt {
+            return Err(self.failed(Failure::Doubtful, ROOT, IN_DOUBT));
+        }
+        self.take_away(&next.written);
+        Ok(())
+    }
+
+    /// This moment.
+    fn moment(&self) -> Result<Moment> {
+        Ok(Moment { own_ns: self.clock.monotonic_ns(), store_ns: self.now_ns()? })
     }
 
     /// Deletes what a transaction wrote and nothing refers to.
@@ -463,7 +482,7 @@ impl BucketHome {
     /// that nobody knows, which would be read as zeros.
     pub(super) fn mend(&self, (object, group): (u64, u32), parts: &[(u64, &[u8])]) -> Result<bool> {
         let (key, structure) = (group_key(object, group), Structure::Group { object, group });
-        let mut tries = Tries::default();
+        let mut tries = Tries::begin(self);
         loop {
             let (mut whole, tag) = match self.bucket.get(&key, None)? {
                 Got::Bytes(whole, tag) => (whole, Some(tag)),
@@ -485,32 +504,62 @@ impl BucketHome {
                 whole[start..end].copy_from_slice(bytes);
             }
             // Who puts other pages of it right at the same time loses nothing.
-            if self.bucket.replace(&key, tag.as_ref(), whole)?.is_some() {
+            if let Replaced::Done(_) = self.bucket.replace(&key, tag.as_ref(), whole)? {
                 return Ok(true);
             }
-            tries.again(&*self.bucket)?;
+            tries.again(self)?;
         }
     }
 }
 
+/// A moment, by the two clocks that are of use.
+struct Moment {
+    /// By the machine's own, which nobody sets, and which stands still while the machine sleeps.
+    own_ns: u64,
+    /// By the store's, as its last answer told it.
+    store_ns: u64,
+}
+
+impl Moment {
+    /// The time since an earlier one, by the clock that has gone on for longer.
+    fn since(&self, earlier: &Self) -> u64 {
+        let own_ns = self.own_ns.saturating_sub(earlier.own_ns);
+        own_ns.max(self.store_ns.saturating_sub(earlier.store_ns))
+    }
+}
+
 /// How often something was tried.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 struct Tries {
+    /// When that began, by the machine's clock that only goes on.
+    begun_ns: u64,
     count: u32,
     slow_count: u32,
 }
 
 impl Tries {
+    fn begin(home: &BucketHome) -> Self {
+        Self { begun_ns: home.clock.monotonic_ns(), count: 0, slow_count: 0 }
+    }
+
     /// Waits until it may be tried again, at random, so that those who were in each other's way are not again.
-    fn again(&mut self, bucket: &dyn Bucket) -> Result<()> {
+    fn again(&mut self, home: &BucketHome) -> Result<()> {
         self.count += 1;
-        if self.count >= TRIES_MAX {
+        let age_ns = home.clock.monotonic_ns().saturating_sub(self.begun_ns);
+        if self.count >= TRIES_MAX && age_ns >= home.lease_ns / 4 {
             return Err(Error::Contended { tries: self.count });
         }
-        let longest = PAUSE_BASE.saturating_mul(1 << self.count.min(16)).min(PAUSE_MAX);
-        let longest_ns = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
-        bucket.pause(Duration::from_nanos(entropy()? % longest_ns));
+        let longest_ns = u64::try_from(self.longest().as_nanos()).unwrap_or(u64::MAX);
+        home.bucket.pause(Duration::from_nanos(entropy()? % longest_ns));
         Ok(())
+    }
+
+    /// The longest pause before it is tried again.
+    fn longest(&self) -> Duration {
+        if self.count > YOUNG_MAX {
+            return PAUSE_OLD;
+        }
+        PAUSE_BASE.saturating_mul(1 << self.count).min(PAUSE_MAX)
     }
 
     /// Whether it may be written again that others may have freed meanwhile.
