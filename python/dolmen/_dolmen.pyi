@@ -397,6 +397,7 @@ class NtupleStore:
         self,
         name: str,
         fields: _Fields,
+        data: _Fields,
         *,
         description: str = "",
         settings: int = 501,

@@ -96,7 +96,7 @@ def test_who_is_no_function_is_told_of_no_progress(store, file, tree, tmp_path):
             with pytest.raises(TypeError, match="progress is a function"):
                 begin(wrong)
     assert store.names() == ["there"] and not (tmp_path / "none.root").exists()
-    assert stored.version().number == 2
+    assert stored.version().number == 1
 
 
 @contextlib.contextmanager

@@ -50,7 +50,7 @@ def test_versions_tags_and_times_show_what_was(cont):
     assert same(stored.open()["number"], np.arange(150))
     for older in (stored.open(tag="first"), stored.open(version=first.number), stored.open(time=between)):
         assert same(older["number"], np.arange(100))
-    assert [version.made for version in stored.versions()] == ["Created", "Appended", "Appended"]
+    assert [version.made for version in stored.versions()] == ["Created", "Appended"]
     assert stored.tags() == {"first": first.number}
     with pytest.raises(dolmen.Exists):
         stored.tag("first")
@@ -211,16 +211,14 @@ def test_a_closed_pool_closes_what_is_read_through_it(place):
             use()
 
 
-def test_what_is_not_taken_leaves_no_ntuple_and_no_entries(cont, tmp_path, monkeypatch):
+def test_what_is_not_taken_leaves_no_ntuple_and_no_entries(cont, tmp_path):
     store = rntuple.Store(cont)
     for data in ({"a": [1], "b": [1, 2]}, {"a": np.ma.array([1, 2], mask=[0, 1])}, {"a": np.zeros(2, "M8[s]")}, [{"a": 1}]):
         with pytest.raises(dolmen.Invalid):
             store.create("events", data)
     # Also if it is only found when entries are put.
-    with monkeypatch.context() as patched:
-        patched.setattr(rntuple.Appender, "_put", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            store.create("events", {"a": [1]})
+    with pytest.raises(dolmen.Invalid):
+        store.create("events", {"a": [0.5, 5.0]}, precision={"a": "quant:8:0:1"})
     assert store.names() == []
     stored = store.create("events", {"a": [1.0], "n": np.array([1], "i4")})
     for wrong in (np.ma.array([1.0], mask=[1]), [2**53 + 1], pandas.array([None], dtype="Int64"), [2**64 - 1]):

@@ -1029,7 +1029,7 @@ class Store:
         object_class: str | None = None,
         precision: Mapping[str, str] | None = None,
     ) -> "Stored":
-        """Makes an ntuple with the fields that ``data`` has, and these entries, as in ``Stored.append``.
+        """Makes an ntuple with the fields that ``data`` has, and these entries: it is there with all of them, or not.
 
         group_bytes
             Bytes of columns that are stored as one value, and read by one request; None for what suits where the store is: 1 MiB in a container,
@@ -1050,21 +1050,13 @@ class Store:
         stored = self._store.create(
             name,
             [(name, _arrays.emptied(tree)) for name, tree in fields],
+            fields,
             description=description,
             settings=_settings(compression),
             **_stored(group_bytes, keep, object_class),
             precision=_precision(precision),
         )
-        made = Stored(stored)
-        try:
-            made._append(fields, compression=compression)
-        except BaseException:
-            # Nothing stays, unless others have appended to it meanwhile.
-            with contextlib.suppress(Error):
-                if made.version().entries == 0:
-                    self.destroy(name)
-            raise
-        return made
+        return Stored(stored)
 
     def import_root(
         self,

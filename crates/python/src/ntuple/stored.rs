@@ -117,14 +117,15 @@ impl NtupleStore {
         Ok(self.hold(py, stored)?)
     }
 
-    /// Makes an ntuple without entries, whose fields are of the types that these arrays have.
+    /// Makes an ntuple whose fields are of the types that these arrays have, with the entries of `data`, all at once.
     #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
-    #[pyo3(signature = (name, fields, *, description="", settings=501, group_bytes=None, keep_ns=None, object_class=None, precision=Vec::new()))]
+    #[pyo3(signature = (name, fields, data, *, description="", settings=501, group_bytes=None, keep_ns=None, object_class=None, precision=Vec::new()))]
     fn create(
         &self,
         py: Python<'_>,
         name: &str,
         fields: Vec<(String, Bound<'_, PyAny>)>,
+        data: Vec<(String, Bound<'_, PyAny>)>,
         description: &str,
         settings: u32,
         group_bytes: Option<u32>,
@@ -132,11 +133,11 @@ impl NtupleStore {
         object_class: Option<&str>,
         precision: Precision,
     ) -> PyResult<StoredNtuple> {
-        let fields = taken(fields)?;
-        let options = options(settings, 1, 1, true)?;
+        let (fields, data) = (taken(fields)?, lent(data)?);
+        let options = options(settings, write::PAGE_BYTES, write::CLUSTER_BYTES, true)?;
         let header = header(name, description, &fields, &precision, &options)?;
         let how = create_options(group_bytes, keep_ns, object_class, Vec::new())?;
-        let stored = self.run(py, |store| Ok(store.create(&header, &how)?))?;
+        let stored = self.run(py, |store| Ok(store.create_of(&header, &given(&data), &how, &options)?))?;
         Ok(self.hold(py, stored)?)
     }
 

@@ -1,12 +1,13 @@
 //! Names of ntuples, and one of them by its name.
 
-use super::append::Appender;
+use super::append::{Appender, Writing};
 use super::base::{Base, Next};
 use super::columns::ColumnAdder;
 use super::commit::{Version, put, put_current};
 use super::home::{At, Home};
 use super::import;
 use super::numbers::Numbers;
+use super::pipeline::Pipeline;
 use super::place::{self, Records};
 use super::record::{Anchor, Config, Entry, Made, Tag};
 use super::source::StoreSource;
@@ -16,7 +17,7 @@ use crate::estimate::{Medium, blob_bytes};
 use crate::format::Header;
 use crate::format::schema::Schema;
 use crate::ntuple::Ntuple;
-use crate::write::{self, CLUSTER_BYTES};
+use crate::write::{self, CLUSTER_BYTES, Given, Options, Room};
 use dolmen_client::{Container, ObjectClass};
 use dolmen_env::{Clock, RealClock};
 use std::sync::Arc;
@@ -233,17 +234,45 @@ impl Store {
     /// # Errors
     /// [`Error::Exists`]; [`Error::Unsupported`] of a field of an unknown role; [`Error::Store`].
     pub fn create(&self, header: &Header, options: &CreateOptions) -> Result<Stored> {
+        self.create_of(header, &[], options, &Options::default())
+    }
+
+    /// Makes an ntuple with the entries of these arrays, of fields at the top of the schema in `header`, written as `how` says: it is there with
+    /// all of them, or not.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), and of [`cut`](write::cut) and [`seal_in`](write::seal_in); [`Error::OtherSchema`] if there is no array of a field.
+    pub fn create_of(
+        &self,
+        header: &Header,
+        fields: &[(&str, Given<'_>)],
+        options: &CreateOptions,
+        how: &Options,
+    ) -> Result<Stored> {
         self.check_name(&header.name)?;
         write::check_names(header)?;
         import::check(&header.schema)?;
-        let mut numbers = self.numbers();
-        let stored = self.numbered(&header.name, numbers.next()?);
-        let (base, envelope) = Base::before_first(header, header.schema.known(), self.class(options)?);
-        let mut first = base.append(&[], Made::Created, self.now_ns())?;
-        first.put_header(&envelope)?;
-        let done = self.publish(&stored, &first, options, &numbers);
-        numbers.given_up_unless(done)?;
-        Ok(stored)
+        let group_bytes = self.group_bytes(options, how.cluster_bytes);
+        let options = &CreateOptions { group_bytes: Some(group_bytes), ..options.clone() };
+        let config = Config { keep_ns: 0, group_bytes, class: 0, order: options.order.clone() };
+        let class = self.class(options)?;
+        let (base, envelope) = Base::before_first(header, header.schema.known(), class);
+        let (numbers, measures) = (self.numbers(), options.measures);
+        let writing = Writing { numbers, pipeline: Pipeline::new(&self.home), config, measures };
+        writing.wholly(|writing| {
+            let stored = self.numbered(&header.name, writing.numbers.next()?);
+            let (mut clusters, mut room) = (Vec::new(), Room::default());
+            for entries in write::cut(fields, how)? {
+                let sealed = write::seal_in(&header.schema, fields, entries, how, &mut room)?;
+                let columns = (sealed.entry_count, &sealed.columns[..]);
+                clusters.push(writing.put(class, &header.schema, 0, columns)?);
+            }
+            writing.pipeline.finish()?;
+            let mut first = base.append(&clusters, Made::Created, self.now_ns())?;
+            first.put_header(&envelope)?;
+            self.publish(&stored, &first, options, &writing.numbers)?;
+            Ok(stored)
+        })
     }
 
     /// Looks whether a name is taken, before anything is written for it; that it is not is certain with the transaction alone.

@@ -5,11 +5,12 @@ use crate::read::{numbers, values_of};
 use crate::store_append::{cluster, two_columns};
 use crate::store_fill::{append_filled, assert_appended, begun};
 use crate::store_trees::{COUNT, how, two_branches};
-use crate::store_world::{KINDS, Kind, LEASE_NS, World, all_ints};
+use crate::store_world::{KINDS, Kind, LEASE_NS, World, all_ints, header};
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::ColumnKind;
 use dolmen_rntuple::store::{CreateOptions, When};
-use dolmen_rntuple::{Entries, Memory, Ntuple, Result};
+use dolmen_rntuple::write::Options;
+use dolmen_rntuple::{Array, Entries, Memory, Ntuple, Result, Values};
 
 /// Does something in worlds of which each refuses all changes from one later than the one before, until nothing is refused; looks at what is there
 /// after each.
@@ -102,6 +103,34 @@ fn an_import_of_a_tree_that_ends_anywhere_is_there_as_a_whole_or_leaves_nothing(
         },
     );
     assert!(steps > 9, "{steps}");
+}
+
+#[test]
+fn what_is_made_of_arrays_and_ends_anywhere_is_there_with_all_entries_or_leaves_nothing() {
+    let (header, options) = (header("events", &[("a", ColumnKind::Int32)]), CreateOptions::default());
+    let array = Array::Values(Values::I32((0..20).collect()));
+    let how = Options { cluster_bytes: 28, ..Options::default() };
+    let steps = at_each_request(
+        |_| (),
+        |world, ()| world.store().create_of(&header, &[("a", (&array).into())], &options, &how).map(drop),
+        |world, (), is_done| {
+            let store = world.another();
+            let is_there = !store.list().unwrap().is_empty();
+            assert!(is_there || !is_done);
+            world.clock.advance(LEASE_NS * 2);
+            store.collect().unwrap();
+            if is_there {
+                let ntuple = store.open("events", When::Now).unwrap();
+                assert_eq!(all_ints(&ntuple, "a"), (0..20).collect::<Vec<_>>());
+                assert_eq!(ntuple.all_clusters().unwrap().len(), 3);
+                let versions = store.ntuple("events").unwrap().versions().unwrap();
+                assert_eq!(versions.len(), 1, "it was never there without entries");
+                store.destroy("events").unwrap();
+            }
+            assert_eq!(world.object_count(), 0);
+        },
+    );
+    assert!(steps > 3, "{steps}");
 }
 
 #[test]
