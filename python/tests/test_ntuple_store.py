@@ -315,3 +315,18 @@ def test_plain_lists_are_lists_whatever_their_lengths(cont):
     fixed = store.create("fixed", {"a": np.arange(6.0).reshape(3, 2)})
     fixed.append({"a": [[8, 9]]})
     assert fixed.open().fields["a"].type == "std::array<double,2>" and fixed.open()["a"][3].tolist() == [8, 9]
+
+
+def test_filters_are_of_lengths_too_and_of_batches_and_files_of_parquet(cont, file, tmp_path):
+    import pyarrow.parquet as pq
+
+    lengths = ak.to_numpy(ak.num(events()["hits"]))
+    wanted = np.flatnonzero((lengths >= 2) & (events()["energy"] > 100))
+    filter = [("hits", ">=", 2), ("energy", ">", 100)]
+    for ntuple in (rntuple.open(file), rntuple.Store(cont).import_root(file).open()):
+        assert same(ntuple.arrays(["number"], filter=filter)["number"], wanted)
+        batches = list(ntuple.batches(["number"], step=700, filter=filter))
+        assert np.concatenate([batch["number"].to_numpy() for batch in batches]).tolist() == wanted.tolist()
+        ntuple.to_parquet(tmp_path / "some.parquet", ["number"], filter=filter)
+        assert pq.read_table(tmp_path / "some.parquet")["number"].to_pylist() == wanted.tolist()
+        assert ntuple.arrow_reader(["number"], filter=[("energy", "<", -1)]).read_all().num_rows == 0

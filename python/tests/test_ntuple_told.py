@@ -128,7 +128,7 @@ def test_what_a_file_has_is_told_to_who_asks_for_something_else(tmp_path):
 
 
 def test_fields_that_are_not_compared_are_named(store):
-    ntuple = store.create("events", {"x": [1], "s": ["a"], "v": [[1.0]]}).open()
+    ntuple = store.create("events", {"x": [1], "s": ["a"], "v": np.array([[1.0]])}).open()
     refused("field .v. .*has not one number", lambda: ntuple.arrays(filter=[("v", "==", 1)]))
     refused('field "s" has not one number', lambda: ntuple.arrays(filter=[("s", "==", 1)]))
     refused("'x' is compared with 'a'", lambda: ntuple.arrays(filter=[("x", "==", "a")]))

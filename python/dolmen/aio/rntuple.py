@@ -106,10 +106,10 @@ class Ntuple(_Handle[_rntuple.Ntuple]):
         return await _call(self.sync.arrays, columns, start, stop, **options)
 
     async def batches(
-        self, columns: _Columns = None, start: int | None = None, stop: int | None = None, *, step: int | None = None
+        self, columns: _Columns = None, start: int | None = None, stop: int | None = None, **options: Any
     ) -> AsyncIterator[Any]:
         """As ``dolmen.rntuple.Ntuple.batches``: each batch is read when it is asked for."""
-        batches = self.sync.batches(columns, start, stop, step=step)
+        batches = self.sync.batches(columns, start, stop, **options)
         while (batch := await _call(next, batches, None)) is not None:
             yield batch
 

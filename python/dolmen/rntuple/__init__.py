@@ -571,7 +571,8 @@ class Ntuple:
         start, stop
             The range of entries, as in slices.
         filter
-            Comparisons ``(field, op, value)`` of flat fields, all of which have to hold; ``op`` is one of ``< <= > >= == !=``.
+            Comparisons ``(field, op, value)``, all of which have to hold, of numbers, or of how long lists are; ``op`` is one of
+            ``< <= > >= == !=``. Numbers are compared as they are: ``0.1`` is no float of 32 bits.
         library
             ``"np"``: a dict of numpy arrays, of flat fields; ``"ak"``: an awkward array of records; ``"pa"``: a table of Arrow.
 
@@ -607,10 +608,14 @@ class Ntuple:
         for first, end in self._possible(filter, start, stop):
             keep = np.ones(end - first, bool)
             for field, compare, value in tests:
-                if not _is_flat(field):
-                    raise Invalid(f"filter: field {field.name!r} ({field.type or field.role}) has not one number for each entry")
                 (tree,) = self._trees([field], first, end)
-                keep &= _arrays.holds(compare, _arrays.to_numpy(field, tree), value)
+                if tree[0] == "lists" and tree[1] == "items":
+                    numbers = np.diff(_arrays.numpy_of(tree[2], "i8"))
+                elif _is_flat(field):
+                    numbers = _arrays.to_numpy(field, tree)
+                else:
+                    raise Invalid(f"filter: field {field.name!r} ({field.type or field.role}) has not one number for each entry")
+                keep &= _arrays.holds(compare, numbers, value)
             yield first, end, keep
 
     def _possible(self, filter: _Filter, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -630,13 +635,22 @@ class Ntuple:
         stop: int | None = None,
         *,
         step: int | None = None,
+        filter: _Filter | None = None,
     ) -> Iterator[Any]:
-        """Record batches of Arrow, one after the other: of ``step`` entries, or of the clusters."""
+        """Record batches of Arrow, one after the other: of ``step`` entries, or of the clusters; with a ``filter``, as of ``arrays``, what passes of
+        each, and none where nothing does.
+        """
+        import pyarrow as pa
+
         fields, names = self._chosen(columns)
         start, stop = self._range(start, stop)
         for first, end in self._steps(start, stop, step):
-            trees = self._trees(fields, first, end)
-            yield _arrow_batch(fields, names, trees)
+            if filter is None:
+                yield _arrow_batch(fields, names, self._trees(fields, first, end))
+                continue
+            for low, high, keep in self._kept(filter, first, end):
+                if keep.any():
+                    yield _arrow_batch(fields, names, self._trees(fields, low, high)).filter(pa.array(keep))
 
     def _passing(self, filter: _Filter | None, start: int | None, stop: int | None) -> list[tuple[int, int]]:
         """Ranges of the entries that pass."""
@@ -690,12 +704,13 @@ class Ntuple:
         stop: int | None = None,
         *,
         step: int | None = None,
+        filter: _Filter | None = None,
     ) -> Any:
-        """A ``pyarrow.RecordBatchReader``."""
+        """A ``pyarrow.RecordBatchReader`` over ``batches``."""
         import pyarrow as pa
 
         return pa.RecordBatchReader.from_batches(
-            self.arrow_schema(columns), self.batches(columns, start, stop, step=step)
+            self.arrow_schema(columns), self.batches(columns, start, stop, step=step, filter=filter)
         )
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -709,16 +724,17 @@ class Ntuple:
         stop: int | None = None,
         *,
         step: int | None = None,
+        filter: _Filter | None = None,
         **options: Any,
     ) -> None:
-        """Writes a file of Parquet, a row group for each step or cluster; ``options`` are those of ``pyarrow.parquet.ParquetWriter``.
+        """Writes a file of Parquet, a row group for each of ``batches``; ``options`` are those of ``pyarrow.parquet.ParquetWriter``.
 
         The file has its name when it is whole; what was there before stays until then, and if it fails.
         """
         import pyarrow.parquet as pq
 
         with _whole(path, options) as part, pq.ParquetWriter(part, self.arrow_schema(columns), **options) as writer:
-            for batch in self.batches(columns, start, stop, step=step):
+            for batch in self.batches(columns, start, stop, step=step, filter=filter):
                 writer.write_batch(batch)
 
     def estimate(
