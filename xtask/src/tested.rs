@@ -142,6 +142,8 @@ impl Watched {
 /// The tests of which a line tells that they ended like this.
 fn ended<'a>(text: &'a str, how: &'a str) -> impl Iterator<Item = String> + 'a {
     text.lines().filter_map(move |line| {
+        // What a test has started may have begun the line, such as a row of dots.
+        let line = line.trim_start_matches(|char: char| !char.is_alphanumeric());
         let (name, end) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
         let name = name.strip_suffix(" - should panic").unwrap_or(name);
         (end.trim_end() == how).then(|| name.to_owned())
@@ -296,11 +298,11 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "test a::ok ... ok\ntest b - should panic ... FAILED\ntest c has been running for over 60 seconds\n\
-                        test d ... ignored\n";
+                        test d ... ignored\n...test e ... FAILED\n";
 
     #[test]
     fn lines_tell_which_tests_failed() {
-        assert_eq!(ended(TEXT, "FAILED").collect::<Vec<_>>(), ["b"]);
+        assert_eq!(ended(TEXT, "FAILED").collect::<Vec<_>>(), ["b", "e"]);
         assert_eq!(ended(TEXT, "ok").collect::<Vec<_>>(), ["a::ok"]);
     }
 
