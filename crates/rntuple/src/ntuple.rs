@@ -117,7 +117,7 @@ impl<S: Source> Ntuple<S> {
             entry_count = entry_count.max(end);
         }
         let lists = groups.iter().map(|_| OnceLock::new()).collect();
-        let children = children(&header.schema);
+        let children = header.schema.children();
         let columns = columns(&header.schema)?;
         Ok(Self {
             source,
@@ -153,10 +153,7 @@ impl<S: Source> Ntuple<S> {
 
     /// Numbers of the fields at the top, in their order.
     pub fn top_fields(&self) -> impl Iterator<Item = u32> {
-        (0_u32..)
-            .zip(&self.header.schema.fields)
-            .filter(|(number, field)| field.parent == *number)
-            .map(|(n, _)| n)
+        self.header.schema.tops()
     }
 
     /// The number of a field, by its name and those above it with dots between.
@@ -334,22 +331,9 @@ impl<S: Source> Ntuple<S> {
     /// What was read since [`record`](Self::record); nothing if that was never asked for.
     #[must_use]
     pub fn recorded(&self) -> Trace {
-        self.recorder.get().map_or_else(Trace::default, |recorder| recorder.trace(|field| self.dotted(field)))
-    }
-
-    /// The name by which a field is [found](Self::field).
-    fn dotted(&self, mut number: u32) -> Box<str> {
-        let mut parts = Vec::new();
-        loop {
-            let field = self.schema_field(number);
-            parts.push(&*field.name);
-            if field.parent == number {
-                break;
-            }
-            number = field.parent;
-        }
-        parts.reverse();
-        parts.join(".").into()
+        self.recorder
+            .get()
+            .map_or_else(Trace::default, |recorder| recorder.trace(|field| self.header.schema.dotted(field)))
     }
 }
 
@@ -372,16 +356,6 @@ pub(crate) fn fetch_envelopes<S: Source>(source: &S, links: &[(Structure, Link)]
     envelopes
         .map(|((structure, link), stored)| block::decompress(*structure, &stored, link.length_bytes))
         .collect()
-}
-
-fn children(schema: &Schema) -> Vec<Vec<u32>> {
-    let mut children = vec![Vec::new(); schema.fields.len()];
-    for (number, field) in (0_u32..).zip(&schema.fields) {
-        if field.parent != number {
-            children[field.parent as usize].push(number);
-        }
-    }
-    children
 }
 
 /// Columns of each field by representation; those of a field that shows another are the other's.

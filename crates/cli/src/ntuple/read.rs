@@ -148,8 +148,8 @@ pub(crate) fn show(source: &Source) -> Outcome<Answer> {
     let sums = by_field(&header, &usage);
     let mut table = Table::new(&["field", "type", "pages", "stored", "in memory"]);
     let mut fields = Vec::new();
-    let all = (0_u32..).zip(&header.schema.fields).filter(|(number, field)| field.parent == *number);
-    for (number, field) in all {
+    for number in header.schema.tops() {
+        let field = &header.schema.fields[number as usize];
         let (stored, memory, pages) = sums.get(&number).copied().unwrap_or_default();
         let of = if field.type_name.is_empty() { "(untyped)" } else { &field.type_name };
         table.row([field.name.to_string(), of.to_owned(), pages.to_string(), human(stored), human(memory)]);

@@ -311,7 +311,7 @@ pub(crate) fn import(args: &Import) -> Outcome<Answer> {
     }
     let own = match &any {
         Any::Ntuple(opened) => each!(&**opened, ntuple => ntuple.header().name.to_string()),
-        Any::Tree(tree) => tree.name().rsplit('/').next().unwrap_or_default().to_owned(),
+        Any::Tree(tree) => tree.own_name().to_owned(),
     };
     let name = args.name.clone().unwrap_or(own);
     let opened = open(&args.cont, true)?;
@@ -407,8 +407,7 @@ pub(crate) fn append(args: &Append) -> Outcome<Answer> {
 /// Puts all entries of a tree, of the branches that have become the fields.
 fn push_tree(appender: &mut Appender, any: &Any, tree: &Tree, bar: &Bar) -> dolmen_rntuple::Result<()> {
     let schema = appender.schema().clone();
-    let fields = (0_u32..).zip(&schema.fields).filter(|(number, field)| field.parent == *number);
-    let names: Vec<&str> = fields.map(|(_, field)| &*field.name).collect();
+    let names: Vec<&str> = schema.tops().map(|number| &*schema.fields[number as usize].name).collect();
     let branch = |name: &&str| {
         let found = tree.top_branches().find(|&at| field_name(&tree.branches()[at].name) == **name);
         found.map_or_else(|| tree.branch(name), Ok)

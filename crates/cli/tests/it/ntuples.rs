@@ -22,8 +22,13 @@ pub(crate) fn make_file(path: &Path) {
     let hits = Array::Lists { of: Lists::Items, offsets: ends, content };
     let fields = [("number", &numbers), ("energy", &energies), ("hits", &hits)];
     let options = Options { page_bytes: 2000, cluster_bytes: 30_000, ..Options::default() };
+    write_file(path, &fields, &options, 1);
+}
+
+/// Writes a file of ROOT with an ntuple "events" of these fields, all of their entries so many times.
+pub(crate) fn write_file(path: &Path, fields: &[(&str, &Array)], options: &Options, times: usize) {
     let mut schema = Schema::default();
-    write::schema(&mut schema, &fields, options.compression).unwrap();
+    write::schema(&mut schema, fields, options.compression).unwrap();
     let header = Header {
         name: "events".into(),
         description: "".into(),
@@ -33,8 +38,9 @@ pub(crate) fn make_file(path: &Path) {
     };
     let how = FileOptions { time: FileTime::of_unix(0), compression: Compression::None };
     let mut writer = RootWriter::create(path, header, schema.known(), how).unwrap();
-    for entries in write::cut(&fields, &options).unwrap() {
-        writer.append(&write::seal(&schema, &fields, entries, &options).unwrap()).unwrap();
+    for entries in write::cut(fields, options).unwrap() {
+        let cluster = write::seal(&schema, fields, entries, options).unwrap();
+        (0..times).for_each(|_| writer.append(&cluster).unwrap());
     }
     writer.finish().unwrap();
 }

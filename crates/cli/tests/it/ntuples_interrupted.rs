@@ -2,11 +2,8 @@
 
 use crate::common::{Place, Ran};
 use crate::interrupted::{interrupt, start};
-use dolmen_rntuple::format::Header;
-use dolmen_rntuple::format::block::Compression;
-use dolmen_rntuple::format::schema::Schema;
-use dolmen_rntuple::rootfile::{FileOptions, FileTime, RootWriter};
-use dolmen_rntuple::write::{self, Options};
+use crate::ntuples::write_file;
+use dolmen_rntuple::write::Options;
 use dolmen_rntuple::{Array, Values};
 use rustix::process::Signal;
 use std::fs;
@@ -19,21 +16,7 @@ const CLUSTERS: usize = 40_000;
 fn make_long_file(place: &Place) {
     let numbers = Array::Values(Values::I64((0..100).collect()));
     let fields = [("number", &numbers)];
-    let options = Options::default();
-    let mut schema = Schema::default();
-    write::schema(&mut schema, &fields, options.compression).unwrap();
-    let header = Header {
-        name: "events".into(),
-        description: "".into(),
-        writer: "a test".into(),
-        schema: schema.clone(),
-        checksum: 0,
-    };
-    let how = FileOptions { time: FileTime::of_unix(0), compression: Compression::None };
-    let mut writer = RootWriter::create(&place.path("in.root"), header, schema.known(), how).unwrap();
-    let cluster = write::seal(&schema, &fields, 0..100, &options).unwrap();
-    (0..CLUSTERS).for_each(|_| writer.append(&cluster).unwrap());
-    writer.finish().unwrap();
+    write_file(&place.path("in.root"), &fields, &Options::default(), CLUSTERS);
 }
 
 /// Starts a command, and interrupts it as soon as something is so.

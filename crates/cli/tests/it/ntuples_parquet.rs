@@ -1,11 +1,8 @@
 //! Files of Parquet from ntuples, read by Arrow.
 
 use crate::common::Place;
-use dolmen_rntuple::format::Header;
-use dolmen_rntuple::format::block::Compression;
-use dolmen_rntuple::format::schema::Schema;
-use dolmen_rntuple::rootfile::{FileOptions, FileTime, RootWriter};
-use dolmen_rntuple::write::{self, Options};
+use crate::ntuples::write_file;
+use dolmen_rntuple::write::Options;
 use dolmen_rntuple::{Array, Lists, Values};
 use serde_json::{Value, json};
 use std::fs;
@@ -83,22 +80,8 @@ fn fields() -> Vec<(&'static str, Array)> {
 
 fn make_file(place: &Place, fields: &[(&str, Array)]) {
     let fields: Vec<(&str, &Array)> = fields.iter().map(|(name, array)| (*name, array)).collect();
-    let mut schema = Schema::default();
     let options = Options { cluster_bytes: 1 << 20, ..Options::default() };
-    write::schema(&mut schema, &fields, options.compression).unwrap();
-    let header = Header {
-        name: "events".into(),
-        description: "".into(),
-        writer: "a test".into(),
-        schema: schema.clone(),
-        checksum: 0,
-    };
-    let how = FileOptions { time: FileTime::of_unix(0), compression: Compression::None };
-    let mut writer = RootWriter::create(&place.path("in.root"), header, schema.known(), how).unwrap();
-    for entries in write::cut(&fields, &options).unwrap() {
-        writer.append(&write::seal(&schema, &fields, entries, &options).unwrap()).unwrap();
-    }
-    writer.finish().unwrap();
+    write_file(&place.path("in.root"), &fields, &options, 1);
 }
 
 #[test]

@@ -193,7 +193,7 @@ impl NtupleStore {
         let of = TreeOptions { branches, leaves_out, write };
         let (teller, tree) = (teller(py, progress)?, tree.tree());
         let stored = self.run(py, |store| {
-            let name = name.unwrap_or_else(|| tree.name().rsplit('/').next().unwrap_or_default().to_owned());
+            let name = name.unwrap_or_else(|| tree.own_name().to_owned());
             store.import_tree(&name, &tree, &of, &how, teller)?;
             Ok(store.ntuple(&name)?)
         })?;

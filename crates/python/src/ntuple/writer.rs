@@ -150,8 +150,8 @@ impl NtupleWriter {
 
 /// All fields at the top that hold values are there.
 fn complete(schema: &Schema, fields: &Lendings) -> Result<()> {
-    let tops = (0_u32..).zip(&schema.fields).filter(|(number, field)| field.parent == *number);
-    for (_, field) in tops.filter(|(_, field)| field.source.is_none()) {
+    let tops = schema.tops().map(|number| &schema.fields[number as usize]);
+    for field in tops.filter(|field| field.source.is_none()) {
         if !fields.iter().any(|(name, _)| **name == *field.name) {
             return Err(dolmen_rntuple::Error::NoField { name: field.name.clone() }.into());
         }

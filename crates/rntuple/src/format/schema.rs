@@ -110,6 +110,40 @@ pub struct Schema {
 }
 
 impl Schema {
+    /// Numbers of the fields at the top, in their order.
+    pub fn tops(&self) -> impl Iterator<Item = u32> {
+        (0_u32..)
+            .zip(&self.fields)
+            .filter(|(number, field)| field.parent == *number)
+            .map(|(number, _)| number)
+    }
+
+    /// Numbers of the subfields of each field.
+    pub(crate) fn children(&self) -> Vec<Vec<u32>> {
+        let mut children = vec![Vec::new(); self.fields.len()];
+        for (number, field) in (0_u32..).zip(&self.fields) {
+            if field.parent != number {
+                children[field.parent as usize].push(number);
+            }
+        }
+        children
+    }
+
+    /// The name of a field behind those above it, with dots between.
+    pub(crate) fn dotted(&self, mut number: u32) -> Box<str> {
+        let mut names = Vec::new();
+        loop {
+            let field = &self.fields[number as usize];
+            names.push(&*field.name);
+            if field.parent == number {
+                break;
+            }
+            number = field.parent;
+        }
+        names.reverse();
+        names.join(".").into()
+    }
+
     /// Adds what four lists say, as a header has them at its end and a footer in its extension.
     pub(super) fn extend(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
         let (mut list, count) = cursor.list(FIELD_BYTES_MIN)?;

@@ -165,8 +165,7 @@ impl Appender {
         }
         let class = ObjectClass(self.base.anchor.class);
         let (part, columns) = fill::part(&self.base.schema, lacking);
-        let fields: Vec<u32> =
-            (0_u32..).zip(&part.fields).filter(|(at, field)| field.parent == *at).map(|(at, _)| at).collect();
+        let fields: Vec<u32> = part.tops().collect();
         let order = core::mem::take(&mut self.writing.config.order);
         let mut put = |writing: &mut Writing| {
             for cluster in clusters.iter_mut() {

@@ -52,10 +52,7 @@ fn tops(schema: &Schema) -> Vec<u32> {
 
 /// Fields at the top that have values of their own.
 fn own_tops(schema: &Schema) -> impl Iterator<Item = u32> {
-    let fields = (0_u32..).zip(&schema.fields);
-    fields
-        .filter(|(number, field)| field.parent == *number && field.source.is_none())
-        .map(|(number, _)| number)
+    schema.tops().filter(|&number| schema.fields[number as usize].source.is_none())
 }
 
 /// Columns of a field at the top and of those below it.

@@ -205,7 +205,7 @@ impl Looked<'_> {
     fn bad(&self, schema: &Schema, damage: Damage) -> BadPage {
         let first = self.cluster.pages.first_entry;
         BadPage {
-            field: name(schema, schema.columns[self.column as usize].field),
+            field: schema.dotted(schema.columns[self.column as usize].field),
             column: self.column,
             entries: Entries { first, end: first + self.cluster.pages.entry_count },
             page: self.number,
@@ -216,21 +216,10 @@ impl Looked<'_> {
     }
 }
 
-/// The name of a field, with those above it.
-fn name(schema: &Schema, mut field: u32) -> Box<str> {
-    let mut names = vec![&*schema.fields[field as usize].name];
-    while schema.fields[field as usize].parent != field {
-        field = schema.fields[field as usize].parent;
-        names.push(&schema.fields[field as usize].name);
-    }
-    names.reverse();
-    names.join(".").into()
-}
-
 /// The bytes of the same page in another ntuple, with its checksum; none if it has not that page.
 fn same<S: Source>(bad: &BadPage, from: &Ntuple<S>) -> Result<Option<Vec<u8>>> {
     let schema = &from.header().schema;
-    let is_it = |&number: &u32| name(schema, schema.columns[number as usize].field) == bad.field;
+    let is_it = |&number: &u32| schema.dotted(schema.columns[number as usize].field) == bad.field;
     let count = u32::try_from(schema.columns.len()).expect("a schema has fewer columns");
     let columns: Vec<u32> = (0..count).filter(is_it).collect();
     let mut clusters = from.all_clusters()?;

@@ -85,14 +85,14 @@ pub fn narrow(schema: &mut Schema, name: &str, narrow: Narrow, compression: Comp
     let mut parts = name.split('.');
     let top = parts.next().ok_or_else(no_field)?;
     let named = |number: u32, name: &str| &*schema.fields[number as usize].name == name;
-    let mut number =
-        below(schema, None).into_iter().find(|&top_field| named(top_field, top)).ok_or_else(no_field)?;
+    let children = schema.children();
+    let mut number = schema.tops().find(|&number| named(number, top)).ok_or_else(no_field)?;
     for part in parts {
-        number = inner(schema, number);
-        let found = below(schema, Some(number)).into_iter().find(|&child| named(child, part));
-        number = found.ok_or_else(no_field)?;
+        number = inner(schema, &children, number);
+        let found = children[number as usize].iter().find(|&&child| named(child, part));
+        number = *found.ok_or_else(no_field)?;
     }
-    number = inner(schema, number);
+    number = inner(schema, &children, number);
     let mut columns = schema.columns.iter_mut().filter(|column| column.field == number);
     let (Some(column), None) = (columns.next(), columns.next()) else { return Err(no_fit()) };
     let in_memory = column.kind.in_memory().ok_or_else(no_fit)?;
@@ -102,25 +102,15 @@ pub fn narrow(schema: &mut Schema, name: &str, narrow: Narrow, compression: Comp
 }
 
 /// What is in the lists, or in the arrays, that a field has; the field itself if it is none of these.
-fn inner(schema: &Schema, mut number: u32) -> u32 {
+fn inner(schema: &Schema, children: &[Vec<u32>], mut number: u32) -> u32 {
     loop {
         let field = &schema.fields[number as usize];
         let is_around = field.role == Some(Role::Collection) || field.repetition.is_some();
-        match (is_around, &below(schema, Some(number))[..]) {
+        match (is_around, &children[number as usize][..]) {
             (true, [child]) => number = *child,
             _ => return number,
         }
     }
-}
-
-/// Fields below one, or at the top.
-fn below(schema: &Schema, parent: Option<u32>) -> Vec<u32> {
-    let numbered = (0_u32..).zip(&schema.fields);
-    let is_below = |(number, field): &(u32, &crate::format::schema::Field)| match parent {
-        Some(parent) => field.parent == parent && *number != parent,
-        None => field.parent == *number,
-    };
-    numbered.filter(is_below).map(|(number, _)| number).collect()
 }
 
 #[cfg(test)]

@@ -19,8 +19,7 @@ const DEPTH_MAX: usize = 60;
 pub fn schema(schema: &mut Schema, fields: &[(&str, &Array)], compression: Compression) -> Result<()> {
     for (name, array) in fields {
         let is_there = |field: &Field| &*field.name == *name;
-        let tops = (0_u32..).zip(&schema.fields).filter(|(number, field)| field.parent == *number);
-        if tops.map(|(_, field)| field).any(is_there) {
+        if schema.tops().any(|number| is_there(&schema.fields[number as usize])) {
             return Err(Error::NoFit { field: (*name).into(), fit: Fit::Twice });
         }
         let mut made = Made { schema, compression, top: name };
@@ -67,14 +66,11 @@ impl Made<'_> {
     }
 
     /// The name of a field with those above it.
-    fn path(&self, mut parent: Option<u32>, name: &str) -> String {
-        let mut path = name.to_owned();
-        while let Some(number) = parent {
-            let field = &self.schema.fields[number as usize];
-            path = format!("{}.{path}", field.name);
-            parent = (field.parent != number).then_some(field.parent);
+    fn path(&self, parent: Option<u32>, name: &str) -> String {
+        match parent {
+            Some(parent) => format!("{}.{name}", self.schema.dotted(parent)),
+            None => name.to_owned(),
         }
-        path
     }
 
     /// Adds a field and all below it; its type.

@@ -54,21 +54,13 @@ type Fitted = core::result::Result<(), Fit>;
 
 impl<'s> Tree<'s> {
     fn new(schema: &'s Schema) -> Self {
-        let (mut tops, mut children) = (Vec::new(), vec![Vec::new(); schema.fields.len()]);
-        for (number, field) in (0_u32..).zip(&schema.fields) {
-            if field.parent == number {
-                tops.push(number);
-            } else {
-                children[field.parent as usize].push(number);
-            }
-        }
         let mut columns = vec![Vec::new(); schema.fields.len()];
         for (number, column) in schema.columns.iter().enumerate() {
             if column.representation == 0 {
                 columns[column.field as usize].push(number);
             }
         }
-        Self { schema, tops, children, columns }
+        Self { schema, tops: schema.tops().collect(), children: schema.children(), columns }
     }
 
     /// Puts elements `range` of an array into the columns of a field and of those below it.

@@ -8,7 +8,7 @@ use crate::store_trees::{COUNT, how, two_branches};
 use crate::store_world::{KINDS, Kind, LEASE_NS, World, all_ints, header};
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::ColumnKind;
-use dolmen_rntuple::store::{CreateOptions, When};
+use dolmen_rntuple::store::{CreateOptions, Store, When};
 use dolmen_rntuple::write::Options;
 use dolmen_rntuple::{Array, Entries, Memory, Ntuple, Result, Values};
 
@@ -43,6 +43,23 @@ fn at_each_request_of<T>(
     unreachable!("each act ends")
 }
 
+/// What was to be made is there as it has to be, and if it was done; when the lease is over, and it is destroyed, nothing is left.
+fn assert_whole_or_nothing(world: &World, is_done: bool, assert_is_whole: impl Fn(&Store)) {
+    let store = world.another();
+    let is_there = !store.list().unwrap().is_empty();
+    assert!(is_there || !is_done);
+    if is_there {
+        assert_is_whole(&store);
+    }
+    world.clock.advance(LEASE_NS * 2);
+    store.collect().unwrap();
+    if is_there {
+        assert_is_whole(&store);
+        store.destroy("events").unwrap();
+    }
+    assert_eq!(world.object_count(), 0);
+}
+
 #[test]
 fn an_import_that_ends_anywhere_is_there_as_a_whole_or_leaves_nothing() {
     let how = How {
@@ -62,21 +79,10 @@ fn an_import_that_ends_anywhere_is_there_as_a_whole_or_leaves_nothing() {
         |_| (),
         |world, ()| world.store().import("events", &ntuple, &options).map(drop),
         |world, (), is_done| {
-            let store = world.another();
-            let is_there = !store.list().unwrap().is_empty();
-            assert!(is_there || !is_done);
-            if is_there {
+            assert_whole_or_nothing(world, is_done, |store| {
                 let stored = store.open("events", When::Now).unwrap();
                 assert_eq!(stored.read(&[0], Entries { first: 0, end: 20 }).unwrap(), wanted);
-            }
-            world.clock.advance(LEASE_NS * 2);
-            store.collect().unwrap();
-            if is_there {
-                let stored = store.open("events", When::Now).unwrap();
-                assert_eq!(stored.read(&[0], Entries { first: 0, end: 20 }).unwrap(), wanted);
-                store.destroy("events").unwrap();
-            }
-            assert_eq!(world.object_count(), 0);
+            });
         },
     );
     assert!(steps > 9, "{steps}");
@@ -89,17 +95,10 @@ fn an_import_of_a_tree_that_ends_anywhere_is_there_as_a_whole_or_leaves_nothing(
         |_| (),
         |world, ()| world.store().import_tree("events", &tree, &how(), &options, |_| ()).map(drop),
         |world, (), is_done| {
-            let store = world.another();
-            let is_there = !store.list().unwrap().is_empty();
-            assert!(is_there || !is_done);
-            world.clock.advance(LEASE_NS * 2);
-            store.collect().unwrap();
-            if is_there {
+            assert_whole_or_nothing(world, is_done, |store| {
                 let stored = store.open("events", When::Now).unwrap();
                 assert_eq!(all_ints(&stored, "run_number").len() as u64, COUNT);
-                store.destroy("events").unwrap();
-            }
-            assert_eq!(world.object_count(), 0);
+            });
         },
     );
     assert!(steps > 9, "{steps}");
@@ -114,20 +113,13 @@ fn what_is_made_of_arrays_and_ends_anywhere_is_there_with_all_entries_or_leaves_
         |_| (),
         |world, ()| world.store().create_of(&header, &[("a", (&array).into())], &options, &how).map(drop),
         |world, (), is_done| {
-            let store = world.another();
-            let is_there = !store.list().unwrap().is_empty();
-            assert!(is_there || !is_done);
-            world.clock.advance(LEASE_NS * 2);
-            store.collect().unwrap();
-            if is_there {
+            assert_whole_or_nothing(world, is_done, |store| {
                 let ntuple = store.open("events", When::Now).unwrap();
                 assert_eq!(all_ints(&ntuple, "a"), (0..20).collect::<Vec<_>>());
                 assert_eq!(ntuple.all_clusters().unwrap().len(), 3);
                 let versions = store.ntuple("events").unwrap().versions().unwrap();
                 assert_eq!(versions.len(), 1, "it was never there without entries");
-                store.destroy("events").unwrap();
-            }
-            assert_eq!(world.object_count(), 0);
+            });
         },
     );
     assert!(steps > 3, "{steps}");

@@ -86,6 +86,12 @@ impl Tree {
         &self.name
     }
 
+    /// Its name alone.
+    #[must_use]
+    pub fn own_name(&self) -> &str {
+        self.name.rsplit('/').next().unwrap_or(&self.name)
+    }
+
     /// What it is, for people.
     #[must_use]
     pub fn title(&self) -> &str {
