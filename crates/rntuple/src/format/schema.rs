@@ -118,6 +118,14 @@ impl Schema {
             .map(|(number, _)| number)
     }
 
+    /// Numbers of the subfields of a field.
+    pub(crate) fn below(&self, field: u32) -> impl Iterator<Item = u32> {
+        let numbered = (0_u32..).zip(&self.fields);
+        numbered
+            .filter(move |(number, below)| below.parent == field && *number != field)
+            .map(|(number, _)| number)
+    }
+
     /// Numbers of the subfields of each field.
     pub(crate) fn children(&self) -> Vec<Vec<u32>> {
         let mut children = vec![Vec::new(); self.fields.len()];

@@ -139,16 +139,14 @@ impl Appender {
         self.fills.check(schema, &matched.lacking, self.base.first_fields())?;
         let class = ObjectClass(self.base.anchor.class);
         // The order is one of the ntuple's columns; those that are copied have the other's numbers.
-        let order = core::mem::take(&mut self.writing.config.order);
         let place = |number: &u32| {
             let found = matched.columns.get(*number as usize).copied().flatten()?;
             u32::try_from(found).ok()
         };
-        self.writing.config.order = order.iter().filter_map(place).collect();
-        let copied = self.writing.copy_all(class, from, progress);
-        self.writing.config.order = order;
+        let order = self.writing.config.order.iter().filter_map(place).collect();
+        let copied = self.writing.in_order(order, |writing| writing.copy_all(class, from, progress))?;
         let mut clusters = Vec::new();
-        for cluster in copied? {
+        for cluster in copied {
             let column = |found: &Option<usize>| cluster.columns.get((*found)?).cloned().flatten();
             let columns = matched.columns.iter().map(column).collect();
             clusters.push(Placed { entry_count: cluster.entry_count, columns });
@@ -166,21 +164,18 @@ impl Appender {
         let class = ObjectClass(self.base.anchor.class);
         let (part, columns) = fill::part(&self.base.schema, lacking);
         let fields: Vec<u32> = part.tops().collect();
-        let order = core::mem::take(&mut self.writing.config.order);
-        let mut put = |writing: &mut Writing| {
+        let (schema, fills) = (&self.base.schema, &self.fills);
+        self.writing.in_order(Vec::new(), |writing| {
             for cluster in clusters.iter_mut() {
-                let sealed = self.fills.sealed(&part, &fields, cluster.entry_count)?;
+                let sealed = fills.sealed(&part, &fields, cluster.entry_count)?;
                 let placed = writing.put(class, &part, 0, (cluster.entry_count, &sealed))?;
-                cluster.columns.resize(self.base.schema.columns.len(), None);
+                cluster.columns.resize(schema.columns.len(), None);
                 for (&number, column) in columns.iter().zip(placed.columns) {
                     cluster.columns[number] = column;
                 }
             }
             Ok(())
-        };
-        let done = put(&mut self.writing);
-        self.writing.config.order = order;
-        done
+        })
     }
 
     /// Fills what others have added since clusters were put.
@@ -244,6 +239,14 @@ impl Writing {
     pub(super) fn begin(stored: &Stored) -> Result<Self> {
         let (numbers, config) = (stored.store().numbers(), stored.config(At::Latest)?);
         Ok(Self { numbers, pipeline: Pipeline::new(stored.home()), config, measures: true })
+    }
+
+    /// Does something with columns packed in another order.
+    fn in_order<T>(&mut self, order: Vec<u32>, write: impl FnOnce(&mut Self) -> T) -> T {
+        let own = core::mem::replace(&mut self.config.order, order);
+        let done = write(self);
+        self.config.order = own;
+        done
     }
 
     /// Does what makes all that it writes part of a version; of what fails nothing is left that is not freed at once.

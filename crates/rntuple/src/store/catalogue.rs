@@ -1,7 +1,7 @@
 //! Names of ntuples, and one of them by its name.
 
 use super::append::{Appender, Writing};
-use super::base::{Base, Next};
+use super::base::{Base, Next, Placed};
 use super::columns::ColumnAdder;
 use super::commit::{Version, put, put_current};
 use super::home::{At, Home};
@@ -15,7 +15,7 @@ use crate::bucket::Bucket;
 use crate::error::{AskedBy, BadName, Error, Named, Result};
 use crate::estimate::{Medium, blob_bytes};
 use crate::format::Header;
-use crate::format::schema::Schema;
+use crate::format::schema::{Known, Schema};
 use crate::ntuple::Ntuple;
 use crate::write::{self, CLUSTER_BYTES, Given, Options, Room};
 use dolmen_client::{Container, ObjectClass};
@@ -252,26 +252,42 @@ impl Store {
         self.check_name(&header.name)?;
         write::check_names(header)?;
         import::check(&header.schema)?;
-        let group_bytes = self.group_bytes(options, how.cluster_bytes);
-        let options = &CreateOptions { group_bytes: Some(group_bytes), ..options.clone() };
-        let config = Config { keep_ns: 0, group_bytes, class: 0, order: options.order.clone() };
-        let class = self.class(options)?;
-        let (base, envelope) = Base::before_first(header, header.schema.known(), class);
-        let (numbers, measures) = (self.numbers(), options.measures);
-        let writing = Writing { numbers, pipeline: Pipeline::new(&self.home), config, measures };
-        writing.wholly(|writing| {
-            let stored = self.numbered(&header.name, writing.numbers.next()?);
+        let of = (header, header.schema.known());
+        let (stored, _) = self.make(of, Made::Created, (options, how.cluster_bytes), |writing, class| {
             let (mut clusters, mut room) = (Vec::new(), Room::default());
             for entries in write::cut(fields, how)? {
                 let sealed = write::seal_in(&header.schema, fields, entries, how, &mut room)?;
                 let columns = (sealed.entry_count, &sealed.columns[..]);
                 clusters.push(writing.put(class, &header.schema, 0, columns)?);
             }
+            Ok(clusters)
+        })?;
+        Ok(stored)
+    }
+
+    /// Makes an ntuple with the clusters that `put` writes, of about so many bytes: it is there with all of them, or not.
+    pub(super) fn make(
+        &self,
+        (header, known): (&Header, Known),
+        made: Made,
+        (options, cluster_bytes): (&CreateOptions, u64),
+        put: impl FnOnce(&mut Writing, ObjectClass) -> Result<Vec<Placed>>,
+    ) -> Result<(Stored, Version)> {
+        let group_bytes = self.group_bytes(options, cluster_bytes);
+        let options = &CreateOptions { group_bytes: Some(group_bytes), ..options.clone() };
+        let config = Config { keep_ns: 0, group_bytes, class: 0, order: options.order.clone() };
+        let class = self.class(options)?;
+        let (base, envelope) = Base::before_first(header, known, class);
+        let (numbers, measures) = (self.numbers(), options.measures);
+        let writing = Writing { numbers, pipeline: Pipeline::new(&self.home), config, measures };
+        writing.wholly(|writing| {
+            let stored = self.numbered(&header.name, writing.numbers.next()?);
+            let clusters = put(writing, class)?;
             writing.pipeline.finish()?;
-            let mut first = base.append(&clusters, Made::Created, self.now_ns())?;
+            let mut first = base.append(&clusters, made, self.now_ns())?;
             first.put_header(&envelope)?;
             self.publish(&stored, &first, options, &writing.numbers)?;
-            Ok(stored)
+            Ok((stored, Version::of(&first.base.anchor)))
         })
     }
 

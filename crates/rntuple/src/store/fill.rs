@@ -9,11 +9,8 @@ use crate::error::{Error, Fit, OtherFields, Result};
 use crate::format::column::InMemory;
 use crate::format::schema::{Column, Field, Role, Schema};
 use crate::sealed::SealedColumn;
-use crate::write::{self, Options};
+use crate::write::{self, DEPTH_MAX, Options};
 use std::collections::BTreeSet;
-
-/// Fields within each other that are filled at most; readers go no deeper.
-const DEPTH_MAX: usize = 60;
 
 /// A field at the top that is filled where what is appended has no values of it.
 #[derive(Clone, PartialEq, Debug)]
@@ -166,9 +163,8 @@ fn different(name: &str, own: Top<'_>, other: Top<'_>) -> (Box<str>, Box<str>, B
 fn type_of(schema: &Schema, number: u32) -> Box<str> {
     let field = &schema.fields[number as usize];
     let below = || {
-        let below =
-            (0_u32..).zip(&schema.fields).filter(|(at, below)| below.parent == number && *at != number);
-        below.map(|(_, below)| &*below.name).collect::<Vec<_>>().join(", ")
+        let names = schema.below(number).map(|below| &*schema.fields[below as usize].name);
+        names.collect::<Vec<_>>().join(", ")
     };
     match field.role {
         _ if !field.type_name.is_empty() => field.type_name.clone(),
@@ -266,11 +262,7 @@ fn filled(schema: &Schema, number: u32, count: u64, value: Option<Number>, depth
         return Err(Fit::Depth);
     }
     let field = &schema.fields[number as usize];
-    let below: Vec<u32> = (0_u32..)
-        .zip(&schema.fields)
-        .filter(|(at, below)| below.parent == number && *at != number)
-        .map(|(at, _)| at)
-        .collect();
+    let below: Vec<u32> = schema.below(number).collect();
     let own = schema.columns.iter().filter(|column| column.field == number && column.representation == 0);
     let kinds: Vec<InMemory> =
         own.map(|column| column.kind.in_memory().ok_or(Fit::Kind)).collect::<Fitted<_>>()?;

@@ -1,13 +1,12 @@
 //! Another ntuple, with its pages as they are.
 
 use super::append::{Writing, locator, placed_page, room};
-use super::base::{Base, Placed, PlacedColumn};
+use super::base::{Placed, PlacedColumn};
 use super::catalogue::{CreateOptions, Store};
 use super::commit::Version;
 use super::measure::Measure;
 use super::pack::{Group, pack};
-use super::pipeline::Pipeline;
-use super::record::{Config, Made};
+use super::record::Made;
 use super::zones::Known;
 use crate::error::{Error, Fault, Feature, GoOn, Result, Structure};
 use crate::format::schema::Schema;
@@ -51,22 +50,9 @@ impl Store {
         let header = Header { name: name.into(), checksum: 0, ..from.header().clone() };
         check(&header.schema)?;
         let cluster_bytes = from.all_clusters()?.iter().map(stored_bytes).max().unwrap_or(CLUSTER_BYTES);
-        let group_bytes = self.group_bytes(options, cluster_bytes);
-        let options = &CreateOptions { group_bytes: Some(group_bytes), ..options.clone() };
-        let config = Config { keep_ns: 0, group_bytes, class: 0, order: options.order.clone() };
-        let (numbers, measures) = (self.numbers(), options.measures);
-        let writing = Writing { numbers, pipeline: Pipeline::new(self.home()), config, measures };
-        writing.wholly(|writing| {
-            let stored = self.numbered(name, writing.numbers.next()?);
-            let class = self.class(options)?;
-            let (base, envelope) = Base::before_first(&header, from.known(), class);
-            let clusters = writing.copy_all(class, from, progress)?;
-            writing.pipeline.finish()?;
-            let mut first = base.append(&clusters, Made::Imported, self.now_ns())?;
-            first.put_header(&envelope)?;
-            self.publish(&stored, &first, options, &writing.numbers)?;
-            Ok(Version::of(&first.base.anchor))
-        })
+        let of = (&header, from.known());
+        let copy = |writing: &mut Writing, class| writing.copy_all(class, from, progress);
+        Ok(self.make(of, Made::Imported, (options, cluster_bytes), copy)?.1)
     }
 }
 

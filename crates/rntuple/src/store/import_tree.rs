@@ -1,11 +1,10 @@
 //! Trees of ROOT's files as ntuples: their branches are read some entries at a time and written as clusters.
 
 use super::append::Writing;
-use super::base::{Base, Placed};
+use super::base::Placed;
 use super::catalogue::{CreateOptions, Store};
 use super::commit::Version;
-use super::pipeline::Pipeline;
-use super::record::{Config, Made};
+use super::record::Made;
 use crate::array::Array;
 use crate::error::{Error, Fit, GoOn, Refusal, Result};
 use crate::format::Header;
@@ -71,23 +70,10 @@ impl Store {
         let header =
             Header { name: name.into(), description: tree.title().into(), writer, schema, checksum: 0 };
         write::check_names(&header)?;
-        let group_bytes = self.group_bytes(options, how.write.cluster_bytes);
-        let options = &CreateOptions { group_bytes: Some(group_bytes), ..options.clone() };
-        let config = Config { keep_ns: 0, group_bytes, class: 0, order: options.order.clone() };
-        let (numbers, measures) = (self.numbers(), options.measures);
-        let class = self.class(options)?;
-        let (base, envelope) = Base::before_first(&header, header.schema.known(), class);
-        let writing = Writing { numbers, pipeline: Pipeline::new(self.home()), config, measures };
-        let version = writing.wholly(|writing| {
-            let stored = self.numbered(name, writing.numbers.next()?);
-            let of = Of { tree, taken: &taken, schema: &header.schema, write: &how.write };
-            let clusters = of.put_all(writing, class, progress)?;
-            writing.pipeline.finish()?;
-            let mut first = base.append(&clusters, Made::Imported, self.now_ns())?;
-            first.put_header(&envelope)?;
-            self.publish(&stored, &first, options, &writing.numbers)?;
-            Ok(Version::of(&first.base.anchor))
-        })?;
+        let tree = Of { tree, taken: &taken, schema: &header.schema, write: &how.write };
+        let (of, bytes) = ((&header, header.schema.known()), how.write.cluster_bytes);
+        let put = |writing: &mut Writing, class| tree.put_all(writing, class, progress);
+        let (_, version) = self.make(of, Made::Imported, (options, bytes), put)?;
         Ok(TreeImported { version, left_out })
     }
 }

@@ -1,13 +1,12 @@
 //! Some fields of some entries as another ntuple: clusters of which all entries are wanted keep their pages as they are.
 
 use super::append::Writing;
-use super::base::{Base, Placed};
+use super::base::Placed;
 use super::catalogue::{CreateOptions, Store};
 use super::cloned::{Part, part};
 use super::commit::Version;
 use super::import;
-use super::pipeline::Pipeline;
-use super::record::{Config, Made};
+use super::record::Made;
 use crate::array::{Array, Values};
 use crate::error::{Error, GoOn, Result};
 use crate::format::Header;
@@ -155,26 +154,17 @@ impl Store {
         let part = part_of(from, wanted)?;
         let header =
             Header { name: name.into(), schema: part.schema.clone(), checksum: 0, ..from.header().clone() };
-        let class = self.class(options)?;
-        let (base, envelope) = Base::before_first(&header, part.schema.known(), class);
-        let group_bytes = self.group_bytes(options, write.cluster_bytes);
-        let options = &CreateOptions { group_bytes: Some(group_bytes), ..options.clone() };
-        let config = Config { keep_ns: 0, group_bytes, class: 0, order: options.order.clone() };
-        let (numbers, measures) = (self.numbers(), options.measures);
-        let writing = Writing { numbers, pipeline: Pipeline::new(self.home()), config, measures };
-        writing.wholly(|writing| {
-            let number = writing.numbers.next()?;
+        let (mut passed, mut written) = (0, 0);
+        let of = (&header, part.schema.known());
+        let put = |writing: &mut Writing, class| {
             let putting = Putting { writing, class, placed: Vec::new() };
             let mut skim = Skim::begin(from, &part, write, putting)?;
             skim.run(wanted.ranges, progress)?;
-            let Skim { sink: Putting { writing, placed, .. }, passed, written, .. } = skim;
-            writing.pipeline.finish()?;
-            let mut first = base.append(&placed, Made::Skimmed, self.now_ns())?;
-            first.put_header(&envelope)?;
-            let stored = self.numbered(name, number);
-            self.publish(&stored, &first, options, &writing.numbers)?;
-            Ok(Skimmed { version: Version::of(&first.base.anchor), passed, written })
-        })
+            (passed, written) = (skim.passed, skim.written);
+            Ok(skim.sink.placed)
+        };
+        let (_, version) = self.make(of, Made::Skimmed, (options, write.cluster_bytes), put)?;
+        Ok(Skimmed { version, passed, written })
     }
 }
 

@@ -12,6 +12,7 @@ mod shred;
 pub use crate::array::Room;
 pub use given::{Flat, Given};
 pub use narrow::{Narrow, narrow};
+pub(crate) use schema::DEPTH_MAX;
 pub use schema::{check_name, check_names, number, schema};
 
 use crate::error::{Error, Fit, Result};

@@ -7,7 +7,7 @@ use crate::format::block::Compression;
 use crate::format::schema::{Column, ColumnKind, Field, InMemory, Role, Schema};
 
 /// Fields within each other that a schema has at most; readers go no deeper.
-const DEPTH_MAX: usize = 60;
+pub(crate) const DEPTH_MAX: usize = 60;
 
 /// Adds to `schema` fields at the top for arrays, with columns as they are best for that compression: what is compressed is split.
 ///
