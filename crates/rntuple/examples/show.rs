@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn show(out: &mut impl Write, array: &Array, at: usize) -> std::io::Result<()> {
     match array {
-        Array::Values(values) => show_value(out, values, at),
+        Array::Values(values) => write!(out, "{}", values.shown(at)),
         Array::Lists { of: Lists::Text, offsets, content } => {
             let Array::Values(Values::U8(bytes)) = &**content else { return Ok(()) };
             let text = String::from_utf8_lossy(&bytes[offsets[at] as usize..offsets[at + 1] as usize]);
@@ -76,20 +76,4 @@ fn show_items(out: &mut impl Write, content: &Array, first: usize, end: usize) -
         show(out, content, at)?;
     }
     write!(out, "]")
-}
-
-fn show_value(out: &mut impl Write, values: &Values, at: usize) -> std::io::Result<()> {
-    match values {
-        Values::Bool(values) => write!(out, "{}", values[at] != 0),
-        Values::I8(values) => write!(out, "{}", values[at]),
-        Values::U8(values) => write!(out, "{}", values[at]),
-        Values::I16(values) => write!(out, "{}", values[at]),
-        Values::U16(values) => write!(out, "{}", values[at]),
-        Values::I32(values) => write!(out, "{}", values[at]),
-        Values::U32(values) => write!(out, "{}", values[at]),
-        Values::I64(values) => write!(out, "{}", values[at]),
-        Values::U64(values) => write!(out, "{}", values[at]),
-        Values::F32(values) => write!(out, "{:?}", values[at]),
-        Values::F64(values) => write!(out, "{:?}", values[at]),
-    }
 }

@@ -87,28 +87,11 @@ fn show(out: &mut impl Write, array: &Array, at: usize) -> std::io::Result<()> {
     }
 }
 
-fn show_value(out: &mut impl Write, values: &Values, at: usize) -> std::io::Result<()> {
-    match values {
-        Values::Bool(values) => write!(out, "{}", values[at] != 0),
-        Values::I8(values) => write!(out, "{}", values[at]),
-        Values::U8(values) => write!(out, "{}", values[at]),
-        Values::I16(values) => write!(out, "{}", values[at]),
-        Values::U16(values) => write!(out, "{}", values[at]),
-        Values::I32(values) => write!(out, "{}", values[at]),
-        Values::U32(values) => write!(out, "{}", values[at]),
-        Values::I64(values) => write!(out, "{}", values[at]),
-        Values::U64(values) => write!(out, "{}", values[at]),
-        Values::F32(values) => show_float(out, f64::from(values[at]), &values[at]),
-        Values::F64(values) => show_float(out, values[at], &values[at]),
-    }
-}
-
 /// As readers of JSON with names of what is no number have it.
-fn show_float(out: &mut impl Write, value: f64, shown: &impl std::fmt::Debug) -> std::io::Result<()> {
-    match value {
-        f64::INFINITY => write!(out, "Infinity"),
-        f64::NEG_INFINITY => write!(out, "-Infinity"),
-        value if value.is_nan() => write!(out, "NaN"),
-        _ => write!(out, "{shown:?}"),
+fn show_value(out: &mut impl Write, values: &Values, at: usize) -> std::io::Result<()> {
+    match values.float(at) {
+        Some(f64::INFINITY) => write!(out, "Infinity"),
+        Some(f64::NEG_INFINITY) => write!(out, "-Infinity"),
+        _ => write!(out, "{}", values.shown(at)),
     }
 }

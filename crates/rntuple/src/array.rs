@@ -7,6 +7,7 @@ pub(crate) use room::{Growing, grow};
 
 use crate::error::Result;
 use crate::format::column::InMemory;
+use core::fmt;
 use zerocopy::IntoBytes;
 
 /// Values of one kind, one behind the other.
@@ -44,7 +45,50 @@ macro_rules! each {
     };
 }
 
+/// A value in words.
+struct Shown<'v>(&'v Values, usize);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(values, at) = *self;
+        match values {
+            Values::Bool(values) => write!(f, "{}", values[at] != 0),
+            Values::I8(values) => write!(f, "{}", values[at]),
+            Values::U8(values) => write!(f, "{}", values[at]),
+            Values::I16(values) => write!(f, "{}", values[at]),
+            Values::U16(values) => write!(f, "{}", values[at]),
+            Values::I32(values) => write!(f, "{}", values[at]),
+            Values::U32(values) => write!(f, "{}", values[at]),
+            Values::I64(values) => write!(f, "{}", values[at]),
+            Values::U64(values) => write!(f, "{}", values[at]),
+            Values::F32(values) => write!(f, "{:?}", values[at]),
+            Values::F64(values) => write!(f, "{:?}", values[at]),
+        }
+    }
+}
+
 impl Values {
+    /// A value in words: floats in as few digits as tell them from all others, `NaN`, `inf`, `true` or `false`.
+    ///
+    /// # Panics
+    /// When it is shown, if there is none there.
+    pub fn shown(&self, at: usize) -> impl fmt::Display {
+        Shown(self, at)
+    }
+
+    /// A value if it is a float.
+    ///
+    /// # Panics
+    /// If there is none there.
+    #[must_use]
+    pub fn float(&self, at: usize) -> Option<f64> {
+        match self {
+            Self::F32(values) => Some(values[at].into()),
+            Self::F64(values) => Some(values[at]),
+            _ => None,
+        }
+    }
+
     /// No values; offsets are numbers, and a switch is none of these.
     pub(crate) fn empty(kind: InMemory) -> Self {
         match kind {

@@ -4,7 +4,7 @@ use super::filter::{condition, passing, steps};
 use super::home::{self, Home};
 use super::parquet::{self, Writer};
 use super::source::{Any, Opened, Source, each};
-use super::stored::{Named, Written, described, told};
+use super::stored::{Named, Written, create_options, described, told};
 use super::{heard, step};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, count};
@@ -13,7 +13,7 @@ use crate::place::ContArg;
 use crate::progress::Bar;
 use clap::Args;
 use dolmen_rntuple::bucket::BucketError;
-use dolmen_rntuple::store::{ColumnAdder, Condition, CreateOptions, Skimmed, Version, Wanted, When, skim_to};
+use dolmen_rntuple::store::{ColumnAdder, Condition, Skimmed, Version, Wanted, When, skim_to};
 use dolmen_rntuple::write;
 use dolmen_rntuple::{Array, Entries};
 use serde_json::json;
@@ -104,8 +104,7 @@ fn open_both(from: &Source, to: &ContArg) -> Outcome<(Any, Home)> {
 fn skim_into(args: &Skim, any: &Any, home: &Home, name: &str) -> Outcome<Skimmed> {
     let (ranges, fields) = wanted(args, any)?;
     let wanted = Wanted { fields: &fields, ranges: &ranges };
-    let group_bytes = args.group.map(|bytes| u32::try_from(bytes).expect("it was limited"));
-    let how = CreateOptions { group_bytes, ..CreateOptions::default() };
+    let how = create_options(args.group);
     let write = args.written.options();
     let bar = Bar::of(any.entry_count(), "skimming", "entries");
     let opened = ntuple(any)?;

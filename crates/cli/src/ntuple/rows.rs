@@ -92,11 +92,7 @@ fn text_at(offsets: &[i64], content: &Array, at: usize) -> String {
 }
 
 fn number(values: &Values, at: usize, out: &mut String) {
-    let is_none = match values {
-        Values::F32(values) => !values[at].is_finite(),
-        Values::F64(values) => !values[at].is_finite(),
-        _ => false,
-    };
+    let is_none = values.float(at).is_some_and(|float| !float.is_finite());
     out.push_str(if is_none { "\"" } else { "" });
     number_bare(values, at, out);
     out.push_str(if is_none { "\"" } else { "" });
@@ -104,23 +100,10 @@ fn number(values: &Values, at: usize, out: &mut String) {
 
 /// Adds a number in as few digits as tell it from all others.
 fn number_bare(values: &Values, at: usize, out: &mut String) {
-    let float = |float: String| match &*float {
-        "inf" => "Infinity".to_owned(),
-        "-inf" => "-Infinity".to_owned(),
-        _ => float,
-    };
-    let written = match values {
-        Values::Bool(values) => write!(out, "{}", values[at] != 0),
-        Values::I8(values) => write!(out, "{}", values[at]),
-        Values::U8(values) => write!(out, "{}", values[at]),
-        Values::I16(values) => write!(out, "{}", values[at]),
-        Values::U16(values) => write!(out, "{}", values[at]),
-        Values::I32(values) => write!(out, "{}", values[at]),
-        Values::U32(values) => write!(out, "{}", values[at]),
-        Values::I64(values) => write!(out, "{}", values[at]),
-        Values::U64(values) => write!(out, "{}", values[at]),
-        Values::F32(values) => write!(out, "{}", float(format!("{:?}", values[at]))),
-        Values::F64(values) => write!(out, "{}", float(format!("{:?}", values[at]))),
+    let written = match values.float(at) {
+        Some(f64::INFINITY) => write!(out, "Infinity"),
+        Some(f64::NEG_INFINITY) => write!(out, "-Infinity"),
+        _ => write!(out, "{}", values.shown(at)),
     };
     written.expect("a String takes everything");
 }

@@ -300,6 +300,16 @@ pub(super) fn told(version: &Version) -> String {
     )
 }
 
+/// Bytes of a group that an argument tells.
+fn group_bytes(told: Option<u64>) -> Option<u32> {
+    told.map(|bytes| u32::try_from(bytes).expect("it was limited"))
+}
+
+/// How an ntuple is made, with groups of so many bytes if that was told.
+pub(super) fn create_options(group: Option<u64>) -> CreateOptions {
+    CreateOptions { group_bytes: group_bytes(group), ..CreateOptions::default() }
+}
+
 pub(crate) fn import(args: &Import) -> Outcome<Answer> {
     let any = any_at(&args.file, args.ntuple.as_deref())?;
     let of_tree = !args.fields.is_empty() || args.leave_out || args.compression.is_some();
@@ -330,8 +340,7 @@ pub(crate) fn import(args: &Import) -> Outcome<Answer> {
 
 /// Imports an ntuple or a tree; the version, and why branches are left out.
 fn imported(args: &Import, any: &Any, to: &Home, name: &str) -> Outcome<(Version, Vec<String>)> {
-    let group_bytes = args.group.map(|bytes| u32::try_from(bytes).expect("it was limited"));
-    let options = CreateOptions { group_bytes, ..CreateOptions::default() };
+    let options = create_options(args.group);
     heard();
     let bar = Bar::of(any.entry_count(), "importing", "entries");
     let progress = |done| step(&bar, done);
@@ -366,8 +375,7 @@ pub(crate) fn copy(args: &Copy) -> Outcome<Answer> {
     let ntuple = args.version.open(&from.store, &args.from.name);
     let ntuple = ntuple.doing(|| format!("open {}", args.from.words(&from)))?;
     let name = args.called.as_ref().unwrap_or(&args.from.name);
-    let group_bytes = args.group.map(|bytes| u32::try_from(bytes).expect("it was limited"));
-    let options = CreateOptions { group_bytes, ..CreateOptions::default() };
+    let options = create_options(args.group);
     heard();
     let bar = Bar::of(ntuple.entry_count(), "copying", "entries");
     let made = to.store.import_telling(name, &ntuple, &options, |done| step(&bar, done));
@@ -437,7 +445,7 @@ pub(crate) fn keep(args: &Keep) -> Outcome<Answer> {
 }
 
 pub(crate) fn pack(args: &Pack) -> Outcome<Answer> {
-    let group_bytes = args.group.map(|bytes| u32::try_from(bytes).expect("it was limited"));
+    let group_bytes = group_bytes(args.group);
     let trace = traced(&args.trace)?;
     let (order, group_bytes) = args.named.with(true, "pack columns of", |_, stored| {
         let ntuple = stored.open(When::Now)?;
