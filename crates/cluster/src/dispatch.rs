@@ -116,10 +116,12 @@ impl<T: TargetStore> Targets<T> {
         Self::of_stores(stores, Parts::default(), true)
     }
 
-    fn of_stores(stores: Vec<T>, parts: Parts, is_spread: bool) -> Result<Self> {
+    fn of_stores(mut stores: Vec<T>, parts: Parts, is_spread: bool) -> Result<Self> {
         if stores.is_empty() || stores.len() > limits::TARGETS_MAX {
             return Err(Invalid::Count.into());
         }
+        let lead = Arc::default();
+        stores.iter_mut().for_each(|store| store.go_with(&lead));
         let slot = |(store, no)| Slot {
             owner: Mutex::new(Owned::new(TargetNo(no), store)),
             shared: Shared::default(),

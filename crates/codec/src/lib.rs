@@ -38,6 +38,6 @@ mod transport;
 mod way;
 
 pub use lease::{LEASE_RENEW_NS, LEASE_TERM_MS, LEASE_TERM_NS, Lease};
-pub use store::{Completion, Op, Progress, TargetStore};
+pub use store::{Completion, Lead, Op, Progress, TargetStore};
 pub use transport::{Answer, Ask, Outcome, QueueId, Request, Transport};
 pub use way::{Way, give_way, now, step};

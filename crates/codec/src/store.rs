@@ -2,7 +2,8 @@
 
 use crate::quota::{Account, Charge};
 use crate::verb::{Reply, Verb};
-use dolmen_types::{ContNo, Error, Head, Invalid, IoBuf};
+use core::sync::atomic::{AtomicU64, Ordering};
+use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, IoBuf};
 use std::sync::Arc;
 
 /// One operation on its way to a target.
@@ -40,6 +41,28 @@ pub enum Progress {
     Waiting,
 }
 
+/// The newest epoch that any of some targets has come to ahead of the wall clock, by which all of them go on: what is done after an
+/// answer of one is later than that, at whatever target.
+///
+/// Written only by who is ahead, so that who reads it with each operation finds it in his cache.
+#[derive(Debug, Default)]
+pub struct Lead(AtomicU64);
+
+impl Lead {
+    /// The epoch.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> Epoch {
+        // What it goes with, an answer, orders it.
+        Epoch(self.0.load(Ordering::Relaxed))
+    }
+
+    /// A target is as far as this.
+    pub fn note(&self, epoch: Epoch) {
+        self.0.fetch_max(epoch.0, Ordering::Relaxed);
+    }
+}
+
 /// A store of one target's data.
 ///
 /// Owned by one thread at a time. Operations complete in any order. No operation may need a future, a box
@@ -55,6 +78,10 @@ pub trait TargetStore: Send {
 
     /// Does one bounded piece of background work (checkpoint, merge, aggregation, scrub).
     fn step(&mut self) -> Progress;
+
+    /// From now on its epochs are above what others are ahead by, who are told how far it is itself before it answers. A store in
+    /// another process goes by its own clock.
+    fn go_with(&mut self, _lead: &Arc<Lead>) {}
 
     /// From now on keeps an account of a container that it shares with others in this process: counts in it what is there, and
     /// asks it before it adds anything. Another one that it has is kept no more; this one stays if it is there.

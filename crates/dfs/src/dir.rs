@@ -556,7 +556,8 @@ impl Mount {
     /// there then.
     ///
     /// The look is at the epoch of the entry. A removal with an earlier epoch that has not seen the entry is either
-    /// seen by it, or meets its mark, is refused and begins anew; one with a later epoch sees the entry.
+    /// seen by it, or meets its mark, is refused and begins anew; one with a later epoch sees the entry. Of a directory that is not
+    /// there at that epoch and is there now, the entry is the later one, as the clock of the other target was ahead: so is any removal.
     pub(crate) fn insert(&self, dir: &Node, slot: &Slot, inode: &Inode, beside: &[Beside<'_>]) -> Result<()> {
         let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);
         dir.check_there()?;
@@ -564,9 +565,12 @@ impl Mount {
         let epoch = self.put_new_entry(At::Latest, slot, inode, beside)?;
         // Nobody removes the root.
         if alone.is_none() && dir.oid != self.root_oid {
-            let names_dir = |home: &Slot| self.check_names(At::Snapshot(epoch), home, dir.oid);
+            let names_dir = |home: &Slot| match self.check_names(At::Snapshot(epoch), home, dir.oid) {
+                Err(Error::Stale) => self.check_names(At::Latest, home, dir.oid),
+                told => told,
+            };
             if let Err(gone) = self.at_home(dir, names_dir) {
-                self.take_back(slot, inode.oid)?;
+                self.take_back(slot, inode)?;
                 return Err(gone);
             }
         }
@@ -575,9 +579,11 @@ impl Mount {
         Ok(())
     }
 
-    /// Removes the entry `slot` if it still leads to `oid`.
-    fn take_back(&self, slot: &Slot, oid: Oid) -> Result<()> {
-        self.transact(|tx| match self.check_names(At::Tx(tx), slot, oid) {
+    /// Removes the entry `slot` if it still leads to what `inode` is, but for a directory that somebody has put something into
+    /// meanwhile: a check finds that.
+    fn take_back(&self, slot: &Slot, inode: &Inode) -> Result<()> {
+        self.transact(|tx| match self.check_names(At::Tx(tx), slot, inode.oid) {
+            Ok(()) if inode.is_dir() && !self.is_empty(At::Tx(tx), inode.oid)? => Ok(()),
             Ok(()) => self.punch_entry(At::Tx(tx), slot),
             Err(Error::Stale) => Ok(()),
             Err(other) => Err(other),

@@ -1,8 +1,10 @@
 //! The target's hybrid logical clock.
 //!
 //! Invariants: every epoch given out is larger than all given out before, also before a restart and when the
-//! wall clock steps back: none exceeds the ceiling that the log holds.
+//! wall clock steps back: none exceeds the ceiling that the log holds. What is above the wall clock is told to the other targets of
+//! the process before anybody has an answer that it is in.
 
+use dolmen_codec::Lead;
 use dolmen_env::Clock;
 use dolmen_types::{Epoch, Error, Invalid};
 use std::sync::Arc;
@@ -32,12 +34,21 @@ pub(crate) struct Epochs {
     /// The newest epoch that this target or the pool service vouches for: after the wall clock has stepped
     /// back, what counts as far ahead is measured from here.
     vouched: Epoch,
+    /// How far ahead the targets of this process are.
+    lead: Arc<Lead>,
 }
 
 impl Epochs {
     /// Continues above `ceiling`.
     pub(crate) fn new(clock: Arc<dyn Clock>, ceiling: Epoch) -> Self {
-        Self { wall_ns: clock.now_ns(), clock, last: ceiling, ceiling, vouched: ceiling }
+        Self {
+            wall_ns: clock.now_ns(),
+            clock,
+            last: ceiling,
+            ceiling,
+            vouched: ceiling,
+            lead: Arc::default(),
+        }
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
@@ -50,10 +61,27 @@ impl Epochs {
         self.wall_ns
     }
 
+    /// Goes on above what the others of these targets are ahead by, and tells them.
+    pub(crate) fn go_with(&mut self, lead: &Arc<Lead>) {
+        self.lead = Arc::clone(lead);
+        self.lead.note(self.last);
+    }
+
     /// Reads the wall clock for the epochs that follow.
     #[inline]
     pub(crate) fn tick(&mut self) {
         self.wall_ns = self.wall_ns.max(self.clock.now_ns());
+        self.last = self.last.max(self.lead.get());
+    }
+
+    /// Tells other targets how far this one is, if it is above the wall clock: whoever reads that comes below. To be called before
+    /// any answer goes out.
+    #[inline]
+    pub(crate) fn tell(&mut self) {
+        let is_ahead = |wall_ns| self.last > Epoch::from_unix_ns(wall_ns);
+        if is_ahead(self.wall_ns) && is_ahead(self.clock.now_ns()) {
+            self.lead.note(self.last);
+        }
     }
 
     /// The next epoch.

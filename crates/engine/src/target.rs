@@ -21,7 +21,7 @@ use crate::tx::Txs;
 use crate::update::{Pending, Work};
 use dolmen_codec::quota::{Account, Charge, Given};
 use dolmen_codec::verb::{Mutation, Reply, TxState, Verb};
-use dolmen_codec::{Completion, Op, Progress, TargetStore};
+use dolmen_codec::{Completion, Lead, Op, Progress, TargetStore};
 use dolmen_env::{Disk, Io, IoDone, IoOp};
 use dolmen_types::{ContNo, Credentials, Durability, Error, Head, Invalid, IoBuf, limits};
 use hashbrown::HashMap;
@@ -136,6 +136,7 @@ impl TargetStore for Target {
 
     fn poll(&mut self, wait: bool, out: &mut Vec<Completion>) {
         self.drive(wait && self.out.is_empty());
+        self.epochs.tell();
         out.append(&mut self.out);
     }
 
@@ -143,6 +144,10 @@ impl TargetStore for Target {
         // Of a target that nobody asks the clock goes on, too.
         self.epochs.tick();
         self.background_step()
+    }
+
+    fn go_with(&mut self, lead: &Arc<Lead>) {
+        self.epochs.go_with(lead);
     }
 
     fn keep_account(&mut self, cont: ContNo, account: &Arc<Account>) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 
 use dolmen_cluster::{Absent, Elsewhere};
 use dolmen_codec::quota::{Account, Charge};
-use dolmen_codec::{Completion, Op, Progress, TargetStore};
+use dolmen_codec::{Completion, Lead, Op, Progress, TargetStore};
 use dolmen_engine::Target;
 use dolmen_types::{ContNo, Error};
 use std::sync::Arc;
@@ -48,6 +48,14 @@ impl TargetStore for Store {
             Self::Here(store) => store.step(),
             Self::Elsewhere(store) => store.step(),
             Self::Absent(store) => store.step(),
+        }
+    }
+
+    fn go_with(&mut self, lead: &Arc<Lead>) {
+        match self {
+            Self::Here(store) => store.go_with(lead),
+            Self::Elsewhere(store) => store.go_with(lead),
+            Self::Absent(store) => store.go_with(lead),
         }
     }
 

@@ -18,7 +18,7 @@ use data::{Cont, Origin};
 use dolmen_codec::quota::{Account, Charge};
 use dolmen_codec::verb::{Audit, ContVerb, Fetch, Mutation, ReadAt, Reply, SpaceReport, Usage, Verb};
 use dolmen_codec::verb::{List, ListWhat};
-use dolmen_codec::{Completion, Op, Progress, TargetStore};
+use dolmen_codec::{Completion, Lead, Op, Progress, TargetStore};
 use dolmen_env::Clock;
 use dolmen_types::limits::{RETAINED_RESULTS_PER_CLIENT, iods_max};
 use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, IoBuf, Key, Oid, Stamp, TargetNo, TxId};
@@ -61,6 +61,8 @@ pub struct Model {
     clock: Arc<dyn Clock>,
     /// The newest epoch chosen, read at or written.
     last: Epoch,
+    /// How far the targets that it goes with are.
+    lead: Arc<Lead>,
     /// The epoch that the next mutation takes instead of one from the clock.
     forced: Option<Epoch>,
     conts: BTreeMap<ContNo, Cont>,
@@ -90,6 +92,7 @@ impl Model {
             target,
             clock,
             last: Epoch::ZERO,
+            lead: Arc::default(),
             forced: None,
             conts: BTreeMap::new(),
             prepared: BTreeMap::new(),
@@ -465,10 +468,12 @@ impl Model {
 
 impl TargetStore for Model {
     fn submit(&mut self, ops: &mut Vec<Op<'_>>) {
+        self.last = self.last.max(self.lead.get());
         for op in ops.drain(..) {
             let completion = self.execute(op);
             self.completions.push(completion);
         }
+        self.lead.note(self.last);
     }
 
     fn poll(&mut self, _wait: bool, out: &mut Vec<Completion>) {
@@ -477,6 +482,10 @@ impl TargetStore for Model {
 
     fn step(&mut self) -> Progress {
         Progress::Idle
+    }
+
+    fn go_with(&mut self, lead: &Arc<Lead>) {
+        self.lead = Arc::clone(lead);
     }
 
     fn keep_account(&mut self, cont: ContNo, account: &Arc<Account>) -> Result<(), Error> {

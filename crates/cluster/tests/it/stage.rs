@@ -2,7 +2,7 @@
 
 use dolmen_codec::quota::{Account, Charge};
 use dolmen_codec::verb::{ContVerb, Reply, Verb};
-use dolmen_codec::{Completion, Op, Progress, TargetStore};
+use dolmen_codec::{Completion, Lead, Op, Progress, TargetStore};
 use dolmen_types::{ContNo, Epoch, Error, Head, TargetNo};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
@@ -210,6 +210,10 @@ impl<T: TargetStore> TargetStore for Staged<T> {
 
     fn step(&mut self) -> Progress {
         self.store.step()
+    }
+
+    fn go_with(&mut self, lead: &Arc<Lead>) {
+        self.store.go_with(lead);
     }
 
     fn keep_account(&mut self, cont: ContNo, account: &Arc<Account>) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod apart;
 mod watched;
 
 use dolmen_cluster::{Hlc, PoolIdentity, Service, Targets};
@@ -42,6 +43,10 @@ mod on_model {
 
     fn pool(targets: u16, clock: &Arc<dyn Clock>) -> Arc<dyn dolmen_client::Transport> {
         crate::pool_on((0..targets).map(|no| store(no, clock)).collect(), clock, true)
+    }
+
+    fn pool_apart(targets: u16, clock: &Arc<dyn Clock>) -> Arc<dyn dolmen_client::Transport> {
+        crate::pool_on((0..targets).map(|no| crate::apart::Apart(store(no, clock))).collect(), clock, true)
     }
 
     mod access;
@@ -95,6 +100,10 @@ mod on_engine {
 
     fn pool(targets: u16, clock: &Arc<dyn Clock>) -> Arc<dyn dolmen_client::Transport> {
         crate::pool_on((0..targets).map(|no| store(no, clock)).collect(), clock, true)
+    }
+
+    fn pool_apart(targets: u16, clock: &Arc<dyn Clock>) -> Arc<dyn dolmen_client::Transport> {
+        crate::pool_on((0..targets).map(|no| crate::apart::Apart(store(no, clock))).collect(), clock, true)
     }
 
     mod access;

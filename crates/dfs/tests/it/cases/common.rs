@@ -53,10 +53,19 @@ impl World {
         Self::watched_by(|inner| Watched::refusing(inner, refuses))
     }
 
+    /// With a file system on so many targets of which each goes by a clock of its own.
+    pub(crate) fn apart(targets: u16) -> (Self, Arc<Watched>) {
+        Self::on(|clock| Watched::new(super::pool_apart(targets, clock)))
+    }
+
     fn watched_by(watched: impl FnOnce(Arc<dyn Transport>) -> Watched) -> (Self, Arc<Watched>) {
+        Self::on(|clock| watched(super::pool(1, clock)))
+    }
+
+    fn on(watched: impl FnOnce(&Arc<dyn Clock>) -> Watched) -> (Self, Arc<Watched>) {
         let clock = SimClock::new(START_NS);
         let any: Arc<dyn Clock> = Arc::new(clock.clone());
-        let watched = Arc::new(watched(super::pool(1, &any)));
+        let watched = Arc::new(watched(&any));
         let transport: Arc<Watched> = Arc::clone(&watched);
         let world = Self { clock, container: container_in(transport, &any) };
         Dfs::format(&world.container, &FormatOptions { clock: any, ..FormatOptions::default() }).unwrap();

@@ -1,9 +1,10 @@
 //! Two mounts that change one container.
 
 use super::common::{World, cat, put};
+use crate::watched::IsIt;
 use dolmen_codec::Ask;
 use dolmen_codec::pool::PoolVerb;
-use dolmen_codec::verb::Verb;
+use dolmen_codec::verb::{ReadAt, Verb};
 use dolmen_dfs::{
     Allocate, Cred, Dfs, Dir, Error, File, FileKind, Follow, FormatOptions, MountOptions, New, OpenOptions,
     RenameMode, What, XattrCond,
@@ -24,6 +25,52 @@ fn a_mount_sees_what_another_one_changes() {
     assert_eq!(one.open("/b/f", &OpenOptions::CREATE_NEW).unwrap_err(), Error::Exists);
     two.unlink("/b/f").unwrap();
     assert_eq!(one.stat("/b/f").unwrap_err(), Error::NotFound);
+}
+
+#[test]
+fn what_is_made_in_a_directory_that_was_made_by_a_clock_that_is_ahead_is_never_taken_back() {
+    const BEGINS: IsIt = |ask| matches!(ask, Ask::Pool(PoolVerb::TxBegin));
+    let (world, watched) = World::apart(4);
+    let (one, two) = (world.mount_shared(), world.mount_shared());
+    for n in 0..64 {
+        let dir = format!("/{n}");
+        one.mkdir(&dir, 0o755).unwrap();
+        // To take something back is a transaction, and nothing else here is one.
+        watched.before(BEGINS, || panic!("it is taken back"));
+        two.mkdir(format!("{dir}/below"), 0o755).unwrap();
+        two.open(format!("{dir}/file"), &OpenOptions::CREATE).unwrap();
+        assert!(!watched.is_done());
+    }
+}
+
+#[test]
+fn a_directory_in_one_that_has_gone_is_left_if_somebody_has_put_something_into_it() {
+    const INSERTS: IsIt = |ask| matches!(ask, Ask::Target(_, _, Verb::Update(_)));
+    const LOOKS: IsIt =
+        |ask| matches!(ask, Ask::Target(_, _, Verb::Fetch(fetch)) if matches!(fetch.at, ReadAt::Epoch(_)));
+    let (world, watched) = World::watched();
+    let [fs, quick, remover] = [(); 3].map(|()| world.mount_shared());
+    fs.mkdir("/d", 0o755).unwrap();
+    let in_use = quick.open_dir("/d").unwrap();
+    let (then, writer) = (Arc::clone(&watched), in_use.clone());
+    watched.before(INSERTS, move || {
+        remover.rmdir("/d").unwrap();
+        then.before(LOOKS, move || {
+            let file = writer.open("new/file", &OpenOptions::CREATE_NEW).unwrap();
+            file.write_at(0, b"kept").unwrap();
+            file.close().unwrap();
+            Ok(())
+        });
+        Ok(())
+    });
+    assert_eq!(fs.mkdir("/d/new", 0o755).unwrap_err(), Error::NotFound);
+    assert!(watched.is_done());
+    assert_eq!(in_use.stat("new/file").unwrap().size_bytes, 4);
+    // Nobody comes to it by a path any more, but it is not lost.
+    fs.mkdir("/found", 0o755).unwrap();
+    let found = fs.open_dir("/found").unwrap();
+    found.adopt(&fs.check(false).unwrap().leaked).unwrap();
+    assert_eq!(cat(&fs, &format!("/found/{}/new/file", in_use.oid())), b"kept");
 }
 
 #[test]
