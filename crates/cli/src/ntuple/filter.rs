@@ -30,7 +30,7 @@ pub(super) fn condition(text: &str) -> Result<Condition, String> {
 }
 
 /// A number as what it is: whole ones are not rounded.
-fn number(text: &str) -> Option<Number> {
+pub(super) fn number(text: &str) -> Option<Number> {
     let whole = || text.parse().ok().map(Number::Unsigned);
     let signed = || text.parse().ok().map(Number::Signed);
     let float = || match text {

@@ -1,23 +1,25 @@
 //! What is done with ntuples in a container.
 
+use super::filter::number;
 use super::home::{self, Home};
 use super::source::{Any, any_at, each};
 use super::version::{self, VersionArg};
 use super::{field_name, heard, step};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, date, human};
+use crate::path::word;
 use crate::place::{ContArg, PoolArg};
 use crate::progress::Bar;
 use clap::Args;
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::rootfile::tree::Tree;
 use dolmen_rntuple::store::{
-    Access, Appender, CreateOptions, Store, Stored, TreeOptions, Version, When, order_of,
+    Access, Appender, CreateOptions, Fill, Store, Stored, TreeOptions, Version, When, order_of,
 };
 use dolmen_rntuple::write::{self, Options};
 use dolmen_rntuple::{Array, Entries, Trace};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Bytes before compression that one step of a reshaping writes: each is a version.
 const STEP_BYTES: u64 = 1 << 30;
@@ -118,6 +120,25 @@ pub(crate) struct Append {
     /// Which ntuple or tree of the file, if there are several
     #[arg(long, value_name = "NTUPLE", visible_alias = "tree")]
     ntuple: Option<String>,
+    /// The value of a field that was added to the ntuple later and that the file lacks: a number, or nothing behind the = for zeros and what is
+    /// empty; again for each such field. What the file has of it is taken as it is
+    #[arg(long = "fill", value_name = "FIELD=VALUE", value_parser = fill)]
+    fills: Vec<Fill>,
+}
+
+/// A field and what it is filled with.
+fn fill(text: &str) -> Result<Fill, String> {
+    let wrong = || {
+        "give a field, a = and a number, as in weight=1, or nothing behind the = for zeros and what is empty"
+            .to_owned()
+    };
+    let (field, value) = text.split_once('=').ok_or_else(wrong)?;
+    let (field, value) = (field.trim(), value.trim());
+    let number = if value.is_empty() { None } else { Some(number(value).ok_or_else(wrong)?) };
+    if field.is_empty() {
+        return Err(wrong());
+    }
+    Ok(Fill { field: field.into(), number })
 }
 
 #[derive(Args, Debug)]
@@ -389,38 +410,89 @@ pub(crate) fn copy(args: &Copy) -> Outcome<Answer> {
 }
 
 pub(crate) fn append(args: &Append) -> Outcome<Answer> {
+    refuse_twice(&args.fills)?;
     let any = any_at(&args.file, args.ntuple.as_deref())?;
     let version = args.named.with(true, "append to", |_, stored| {
         heard();
         let mut appender = stored.append()?;
+        appender.fill(args.fills.clone(), &Options::default());
         let bar = Bar::of(any.entry_count(), "appending", "entries");
         let pushed = match &any {
             Any::Ntuple(opened) => {
                 each!(&**opened, ntuple => appender.push_all_telling(ntuple, |done| step(&bar, done)))
             }
-            Any::Tree(tree) => push_tree(&mut appender, &any, tree, &bar),
+            Any::Tree(tree) => push_tree(&mut appender, &any, tree, &args.fills, &bar),
         };
         match pushed.and_then(|()| appender.commit()) {
             Ok(version) => Ok(version),
             Err(error) => {
                 // Ignored: what it has written is freed when its lease is over, too.
                 let _freed = appender.discard();
-                Err(error.into())
+                Err(with_fills(error))
             }
         }
     })?;
     Ok(Answer::new(told(&version), described(&version)))
 }
 
-/// Puts all entries of a tree, of the branches that have become the fields.
-fn push_tree(appender: &mut Appender, any: &Any, tree: &Tree, bar: &Bar) -> dolmen_rntuple::Result<()> {
+/// Refuses two values of one field.
+fn refuse_twice(fills: &[Fill]) -> Outcome<()> {
+    let twice = (1..fills.len()).find(|&at| fills[..at].iter().any(|fill| fill.field == fills[at].field));
+    let Some(at) = twice else { return Ok(()) };
+    let failure = Failure::new(Exit::Usage, format!("--fill names field \"{}\" twice", fills[at].field));
+    Err(failure.hint("give each field once"))
+}
+
+/// Why nothing was appended, and the words that fill what is missing.
+fn with_fills(error: dolmen_rntuple::Error) -> Failure {
+    let hint = match &error {
+        dolmen_rntuple::Error::OtherFields(fields) if fields.are_added => {
+            let each = fields.missing.iter().map(|(name, _)| format!(" {}", filling(name)));
+            Some(format!("add{}, with the value of each", each.collect::<String>()))
+        }
+        dolmen_rntuple::Error::NoField { name } => {
+            Some(format!("add {} if it was added to the ntuple later", filling(name)))
+        }
+        _ => None,
+    };
+    let failure = Failure::from(error);
+    hint.into_iter().fold(failure, Failure::hint)
+}
+
+/// The words that fill a field.
+fn filling(field: &str) -> String {
+    format!("--fill {}", word(Path::new(&format!("{field}=VALUE"))))
+}
+
+/// Puts all entries of a tree, of the branches that have become the fields, but for those that it lacks and that are filled.
+fn push_tree(
+    appender: &mut Appender,
+    any: &Any,
+    tree: &Tree,
+    fills: &[Fill],
+    bar: &Bar,
+) -> dolmen_rntuple::Result<()> {
     let schema = appender.schema().clone();
-    let names: Vec<&str> = schema.tops().map(|number| &*schema.fields[number as usize].name).collect();
-    let branch = |name: &&str| {
-        let found = tree.top_branches().find(|&at| field_name(&tree.branches()[at].name) == **name);
+    let branch = |name: &str| {
+        let found = tree.top_branches().find(|&at| field_name(&tree.branches()[at].name) == *name);
         found.map_or_else(|| tree.branch(name), Ok)
     };
-    let numbers = names.iter().map(branch).collect::<dolmen_rntuple::Result<Vec<usize>>>()?;
+    let (mut names, mut numbers, mut lacking) = (Vec::new(), Vec::new(), None);
+    for top in schema.tops() {
+        let name = &*schema.fields[top as usize].name;
+        match branch(name) {
+            Ok(number) => {
+                names.push(name);
+                numbers.push(number);
+            }
+            Err(error) if fills.iter().any(|fill| *fill.field == *name) => lacking = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    // Without a branch of its own nothing tells how many entries the fields have.
+    if let (Some(error), []) = (lacking, &numbers[..]) {
+        return Err(error);
+    }
     let options = Options::default();
     let all = Entries { first: 0, end: any.entry_count() };
     for entries in super::filter::steps(all, any.step(&numbers)?) {
@@ -615,4 +687,21 @@ pub(crate) fn collect(args: &Collect) -> Outcome<Answer> {
 pub(crate) fn destroy(args: &Named) -> Outcome<Answer> {
     args.with(true, "destroy", |store, _| Ok(store.destroy(&args.name).map(drop)?))?;
     Ok(Answer::new(String::new(), json!({})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fill;
+    use dolmen_rntuple::store::Number;
+
+    #[test]
+    fn a_field_is_filled_with_a_number_or_with_what_is_none() {
+        let of = |text| fill(text).map(|fill| (fill.field.into_string(), fill.number)).ok();
+        assert_eq!(of("weight=1.5"), Some(("weight".to_owned(), Some(Number::Float(1.5)))));
+        assert_eq!(of(" run = -3 "), Some(("run".to_owned(), Some(Number::Signed(-3)))));
+        assert_eq!(of("hits="), Some(("hits".to_owned(), None)));
+        for wrong in ["", "weight", "=1", "weight=one", "weight==1"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+    }
 }

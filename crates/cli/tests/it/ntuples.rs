@@ -136,6 +136,46 @@ fn what_reading_takes_is_told_and_drawn_of_files_and_of_containers() {
 }
 
 #[test]
+fn what_a_file_lacks_of_fields_that_were_added_later_is_filled() {
+    let place = Place::new("ntuples-filled");
+    place.pool_with_files();
+    make_file(&place.path("in.root"));
+    place.ok(&["ntuple", "import", "p", "c", "in.root"]);
+    let count = usize::try_from(COUNT).unwrap();
+    let weights = Array::Values(Values::F32(vec![2.0; count]));
+    let content = Box::new(Array::Values(Values::I64(vec![7; count])));
+    let lists = Array::Lists { of: Lists::Items, offsets: (0..=i64::from(COUNT)).collect(), content };
+    let added = [("weight", &weights), ("runs", &lists)];
+    write_file(&place.path("added.root"), &added, &Options::default(), 1);
+    place.ok(&["ntuple", "add-column", "p", "c", "events", "--from", "added.root"]);
+
+    let append = ["ntuple", "append", "p", "c", "events", "in.root"];
+    let with = |more: &[&'static str]| [&append[..], more].concat();
+    let lacks = place.fails(2, &append);
+    assert!(lacks.contains("missing: \"weight\" (float), \"runs\""), "{lacks}");
+    assert!(
+        lacks.ends_with("; add --fill weight=VALUE --fill runs=VALUE, with the value of each\n"),
+        "{lacks}"
+    );
+    let runs = place.fails(2, &with(&["--fill", "weight=0.5"]));
+    assert!(runs.ends_with("; add --fill runs=VALUE, with the value of each\n"), "{runs}");
+    let of_list = place.fails(2, &with(&["--fill", "weight=0.5", "--fill", "runs=1"]));
+    assert!(of_list.contains("\"runs\""), "{of_list}");
+    let twice = place.fails(2, &with(&["--fill", "weight=1", "--fill", "weight=2"]));
+    assert!(twice.contains("--fill names field \"weight\" twice"), "{twice}");
+    let no_number = place.fails(2, &with(&["--fill", "weight=one"]));
+    assert!(no_number.contains("as in weight=1"), "{no_number}");
+    assert_eq!(place.json(&["ntuple", "show", "p", "c", "events"])["entries"], COUNT, "as before");
+
+    let filled = place.json(&with(&["--fill", "weight=0.5", "--fill", "runs="]));
+    assert_eq!(filled["entries"], 2 * COUNT);
+    let read = ["ntuple", "read", "p", "c", "events", "-f", "number", "-f", "weight", "-f", "runs"];
+    let lines = place.ok(&[&read[..], &["--first", "2999", "--count", "2"]].concat());
+    let told = "{\"number\":2999,\"weight\":2.0,\"runs\":[7]}\n{\"number\":0,\"weight\":0.5,\"runs\":[]}\n";
+    assert_eq!(lines, told);
+}
+
+#[test]
 fn an_ntuple_is_copied_within_one_pool() {
     let place = Place::new("ntuples-copied");
     place.pool_with_files();

@@ -10,9 +10,11 @@ mod tree_made;
 mod weed;
 
 use crate::common::Place;
-use crate::ntuples::{COUNT, make_file, numbers};
+use crate::ntuples::{COUNT, make_file, numbers, write_file};
 use crate::served::Daemon;
 use dolmen_rntuple::format::block::Compression;
+use dolmen_rntuple::write::Options;
+use dolmen_rntuple::{Array, Values};
 use serde_json::json;
 use std::fs;
 use tree_made::{Big, How, branch, leaf};
@@ -199,6 +201,22 @@ fn a_tree_is_listed_read_imported_and_appended() {
     assert_eq!(place.ok(&["ntuple", "read", "p", "c", "mine"]), twice);
     place.ok(&["ntuple", "add-column", "p", "c", "other", "--from", "t.root", "-f", "number"]);
     assert_eq!(place.ok(&["ntuple", "head", "p", "c", "other", "-n", "1"]), "{\"other\":0,\"number\":0}\n");
+
+    // A field that was added later and that the tree lacks is filled, and no other.
+    let weights = Array::Values(Values::F64(vec![2.0; 100]));
+    write_file(&place.path("weights.root"), &[("weight", &weights)], &Options::default(), 1);
+    place.ok(&["ntuple", "add-column", "p", "c", "other", "--from", "weights.root"]);
+    let append = ["ntuple", "append", "p", "c", "other", "t.root"];
+    let lacks = place.fails(3, &append);
+    assert!(lacks.ends_with("; add --fill weight=VALUE if it was added to the ntuple later\n"), "{lacks}");
+    place.ok(&[&append[..], &["--fill", "weight=-1"]].concat());
+    let rows = place.ok(&["ntuple", "read", "p", "c", "other", "--first", "99", "--count", "2"]);
+    let last_and_first =
+        "{\"other\":297,\"number\":99,\"weight\":2.0}\n{\"other\":0,\"number\":0,\"weight\":-1.0}\n";
+    assert_eq!(rows, last_and_first);
+    place.ok(&["ntuple", "import", "p", "c", "weights.root", "--name", "weights"]);
+    let nothing = ["ntuple", "append", "p", "c", "weights", "t.root", "--fill", "weight=1"];
+    assert!(place.fails(3, &nothing).contains("\"weight\""), "no entries are made up");
 
     let exported = place.fails(3, &["ntuple", "export", "t.root", "--to", "out.root"]);
     assert!(exported.contains("it has no ntuple, but trees"), "{exported}");
