@@ -6,6 +6,7 @@ use super::source::{Any, any_at, each};
 use super::version::{self, VersionArg};
 use super::{field_name, heard, step};
 use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::interrupt;
 use crate::output::{Answer, Table, count, date, human};
 use crate::path::word;
 use crate::place::{ContArg, PoolArg};
@@ -20,9 +21,6 @@ use dolmen_rntuple::write::{self, Options};
 use dolmen_rntuple::{Array, Entries, Trace};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-
-/// Bytes before compression that one step of a reshaping writes: each is a version.
-const STEP_BYTES: u64 = 1 << 30;
 
 /// A hundred years.
 const KEEP_SECONDS_MAX: u64 = 100 * 366 * 86_400;
@@ -233,6 +231,12 @@ pub(crate) struct CloneFields {
 pub(crate) struct Reshape {
     #[command(flatten)]
     named: Named,
+    /// Begin with the cluster that begins at this entry or next behind it: where a reshaping was interrupted
+    #[arg(long, value_name = "ENTRY", default_value_t = 0)]
+    first: u64,
+    /// Bytes before compression that a step writes anew: so much memory it takes, each is a version, and a signal is heard between two
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = crate::size::between(64 << 10, 1 << 40))]
+    step: u64,
     #[command(flatten)]
     written: Written,
 }
@@ -594,16 +598,40 @@ pub(crate) fn clone(args: &CloneFields) -> Outcome<Answer> {
 pub(crate) fn reshape(args: &Reshape) -> Outcome<Answer> {
     let options = args.written.options();
     let version = args.named.with(true, "reshape", |_, stored| {
-        let bar = Bar::of(stored.version(When::Now)?.entry_count, "reshaping", "entries");
-        heard();
-        let mut done = 0;
-        while let Some(reshaped) = stored.reshape(done, STEP_BYTES, &options)? {
-            done = reshaped.entries.end;
-            step(&bar, done)?;
+        let mut version = stored.version(When::Now)?;
+        let bar = Bar::of(version.entry_count, "reshaping", "entries");
+        let mut done = args.first;
+        if done > version.entry_count {
+            let why = format!("it has {}", count(version.entry_count, "entry", "entries"));
+            return Err(Failure::new(Exit::Usage, why).hint("--first is one of them"));
         }
-        Ok(stored.version(When::Now)?)
+        heard();
+        // What is done is looked at before the signal: after the last step nothing is left to be interrupted.
+        while done < version.entry_count {
+            if interrupt::is_asked() {
+                return Err(left(done, args.first, &version));
+            }
+            let Some(reshaped) = stored.reshape(done, args.step, &options)? else { break };
+            (done, version) = (reshaped.entries.end, reshaped.version);
+            bar.at(done);
+        }
+        Ok(version)
     })?;
     Ok(Answer::new(told(&version), described(&version)))
+}
+
+/// Why a reshaping has stopped before entry `done`, what stays done, and how to go on.
+fn left(done: u64, first: u64, version: &Version) -> Failure {
+    let failure = interrupt::failure();
+    if done == first {
+        return failure;
+    }
+    failure.hint(format!(
+        "entries {first} to {} of {} are written anew and stay so, those from {done} on are as they were; \
+         run the command again with --first {done} to go on",
+        done - 1,
+        version.entry_count
+    ))
 }
 
 pub(crate) fn scrub(args: &Scrub) -> Outcome<Answer> {
