@@ -76,7 +76,7 @@ const FREE: Prices = Prices { put: 0.0, get: 0.0, gigabyte_month: 0.0, gigabyte_
 pub struct ColumnUse {
     /// Its number.
     pub column: u32,
-    /// The field that it belongs to.
+    /// The field that it belongs to; of a collection that has a number for a name, the projected field by which one asks for it.
     pub field: u32,
     /// Pages.
     pub page_count: u64,
@@ -130,15 +130,16 @@ pub struct Cost {
 /// If there is no such field.
 pub fn usage<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entries) -> Result<Usage> {
     let clusters = ntuple.clusters(entries)?;
-    let columns = columns_of(ntuple, fields);
+    let (wanted, columns) = columns_of(ntuple, fields);
     let mut usage = Usage { entry_count: entries.end - entries.first, ..Usage::default() };
     usage.cluster_count = clusters.len() as u64;
     let schema = &ntuple.header().schema;
+    let known_as = schema.known_as(&wanted);
     let mut by_column: Vec<ColumnUse> = columns
         .iter()
         .map(|&column| ColumnUse {
             column,
-            field: schema.columns[column as usize].field,
+            field: known_as[schema.columns[column as usize].field as usize],
             page_count: 0,
             stored_bytes: 0,
             memory_bytes: 0,
@@ -168,15 +169,16 @@ pub fn usage<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entries) ->
     Ok(usage)
 }
 
-/// Columns of fields and of those below them, in the order of their numbers; of projected ones those that they show.
-fn columns_of<S: Source>(ntuple: &Ntuple<S>, fields: &[u32]) -> BTreeSet<u32> {
-    let mut columns = BTreeSet::new();
+/// Fields with those below them, and their columns, in the order of their numbers; of projected ones those that they show.
+fn columns_of<S: Source>(ntuple: &Ntuple<S>, fields: &[u32]) -> (BTreeSet<u32>, BTreeSet<u32>) {
+    let (mut wanted, mut columns) = (BTreeSet::new(), BTreeSet::new());
     let mut waiting = fields.to_vec();
     while let Some(field) = waiting.pop() {
+        wanted.insert(field);
         columns.extend(ntuple.columns(field).iter().flatten());
         waiting.extend(ntuple.children(field));
     }
-    columns
+    (wanted, columns)
 }
 
 fn pages_of<'a>(cluster: &Cluster<'a>, column: u32) -> &'a [Page] {

@@ -122,15 +122,9 @@ fn used<S: dolmen_rntuple::Source>(
 
 /// Bytes and pages of the fields at the top, in the order of their numbers: stored bytes, bytes in memory, pages.
 fn by_field(header: &Header, usage: &Usage) -> BTreeMap<u32, (u64, u64, u64)> {
-    let top = |mut field: u32| {
-        while header.schema.fields[field as usize].parent != field {
-            field = header.schema.fields[field as usize].parent;
-        }
-        field
-    };
     let mut sums = BTreeMap::new();
     for column in &usage.columns {
-        let sum: &mut (u64, u64, u64) = sums.entry(top(column.field)).or_default();
+        let sum: &mut (u64, u64, u64) = sums.entry(header.schema.top(column.field)).or_default();
         sum.0 += column.stored_bytes;
         sum.1 += column.memory_bytes;
         sum.2 += column.page_count;
@@ -148,7 +142,10 @@ pub(crate) fn show(source: &Source) -> Outcome<Answer> {
     let sums = by_field(&header, &usage);
     let mut table = Table::new(&["field", "type", "pages", "stored", "in memory"]);
     let mut fields = Vec::new();
-    for number in header.schema.tops() {
+    let known_as = header.schema.known_as(&header.schema.tops().collect());
+    // A collection that is known by other names is these, unless there is something in it that they do not show.
+    let is_shown = |number: &u32| known_as[*number as usize] == *number || sums.contains_key(number);
+    for number in header.schema.tops().filter(is_shown) {
         let field = &header.schema.fields[number as usize];
         let (stored, memory, pages) = sums.get(&number).copied().unwrap_or_default();
         let of = if field.type_name.is_empty() { "(untyped)" } else { &field.type_name };
@@ -233,10 +230,14 @@ pub(crate) fn estimate(args: &Estimate) -> Outcome<Answer> {
     let (medium, (header, usage)) = (args.chosen.medium()?, args.chosen.usage()?);
     let blob = blob_bytes(&medium, usage.stored_bytes / usage.cluster_count.max(1));
     let cost = usage.cost(&medium, blob);
+    let field_count = match args.chosen.fields.len() {
+        0 => by_field(&header, &usage).len(),
+        named => named,
+    };
     let mut rows = vec![
         ("entries", usage.entry_count.to_string()),
         ("clusters", usage.cluster_count.to_string()),
-        ("fields", by_field(&header, &usage).len().to_string()),
+        ("fields", field_count.to_string()),
         ("pages", usage.page_count.to_string()),
         ("stored", human(usage.stored_bytes)),
         ("in memory", human(usage.memory_bytes)),

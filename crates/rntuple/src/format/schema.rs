@@ -6,6 +6,7 @@
 use super::column::COLUMN_BYTES_MIN;
 use super::{Builder, Cursor};
 use crate::error::{Fault, Feature, Result};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use super::column::{Column, ColumnKind, InMemory};
 
@@ -35,6 +36,9 @@ const TYPE_CHECKSUM: u16 = 0x04;
 
 /// The field's type keeps its members as columns in memory, too.
 const SOA: u16 = 0x08;
+
+/// What the name of a collection begins with that ROOT's importer gives to branches of one length, before its number.
+const NUMBERED: &str = "_collection";
 
 /// Bytes of the shortest record of a field: its frame, numbers, and four empty strings.
 const FIELD_BYTES_MIN: usize = 8 + 16 + 16;
@@ -150,6 +154,36 @@ impl Schema {
         }
         names.reverse();
         names.join(".").into()
+    }
+
+    /// The field at the top that a field is below, or is.
+    #[must_use]
+    pub fn top(&self, mut field: u32) -> u32 {
+        while self.fields[field as usize].parent != field {
+            field = self.fields[field as usize].parent;
+        }
+        field
+    }
+
+    /// For each field the one by whose name its values are known: itself, or, of a collection that has a number for a name (`_collection7`)
+    /// and of what is below it, the projected one that shows it. Of several it is one of `wanted`, if there is one, and how many there are
+    /// before lists of them.
+    #[must_use]
+    pub fn known_as(&self, wanted: &BTreeSet<u32>) -> Vec<u32> {
+        let mut best = BTreeMap::new();
+        for (number, field) in (0_u32..).zip(&self.fields) {
+            let Some(source) = field.source.filter(|&source| (source as usize) < self.fields.len()) else {
+                continue;
+            };
+            if self.fields[self.top(source) as usize].is_numbered() {
+                let rank = (!wanted.contains(&number), field.role != Some(Role::Plain), number);
+                best.entry(source).and_modify(|best| *best = rank.min(*best)).or_insert(rank);
+            }
+        }
+        (0_u32..)
+            .zip(&self.fields)
+            .map(|(number, _)| best.get(&number).map_or(number, |(.., shows)| *shows))
+            .collect()
     }
 
     /// Adds what four lists say, as a header has them at its end and a footer in its extension.
@@ -315,6 +349,12 @@ fn read_extra(list: &mut Cursor<'_>) -> Result<Extra> {
 }
 
 impl Field {
+    /// Whether it has a number for a name, by which nobody knows it.
+    fn is_numbered(&self) -> bool {
+        let number = self.name.strip_prefix(NUMBERED);
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    }
+
     /// A field without a type or anything special: below `parent`, or at the top, where that is its own number.
     #[must_use]
     pub(crate) fn plain(name: &str, role: Role, parent: u32) -> Self {
@@ -341,5 +381,36 @@ impl Field {
             return Some(Feature::Role(u16::MAX));
         }
         (self.field_version != 0).then_some(Feature::FieldVersion(self.field_version))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Field, Role, Schema};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn what_a_collection_with_a_number_for_a_name_has_is_known_by_the_fields_that_show_it() {
+        let shows = |name, role, parent, source| Field { source, ..Field::plain(name, role, parent) };
+        for (name, is_numbered) in [("_collection7", true), ("_collection", false), ("Muon", false)] {
+            let fields = vec![
+                Field::plain(name, Role::Collection, 0),
+                Field::plain("_0", Role::Record, 0),
+                Field::plain("pt", Role::Plain, 1),
+                Field::plain("left_out", Role::Plain, 1),
+                shows("Muon_pt", Role::Collection, 4, Some(0)),
+                shows("_0", Role::Plain, 4, Some(2)),
+                shows("nMuon", Role::Plain, 6, Some(0)),
+                shows("of_nothing", Role::Plain, 7, Some(9)),
+            ];
+            let schema = Schema { fields, ..Schema::default() };
+            let same: Vec<_> = (0..8).collect();
+            let known_as = |wanted: &[u32]| schema.known_as(&BTreeSet::from_iter(wanted.iter().copied()));
+            let of_all = if is_numbered { vec![6, 1, 5, 3, 4, 5, 6, 7] } else { same.clone() };
+            assert_eq!(known_as(&[]), of_all, "{name}");
+            assert_eq!(known_as(&same), of_all, "{name}");
+            assert_eq!(known_as(&[4, 5])[0], if is_numbered { 4 } else { 0 }, "{name}");
+            assert_eq!(schema.top(2), 0);
+        }
     }
 }
