@@ -126,3 +126,25 @@ def test_a_tree_is_imported_by_one_command(cont, tree, tmp_path):
     with pytest.raises(dolmen.NotFound, match=r"before/events"):
         store.import_tree(tree, "events", "other")
     assert sorted(store.names()) == ["events", "some"]
+
+
+def test_a_tree_is_skimmed_as_an_ntuple_is(cont, tree):
+    store, source = rntuple.Store(cont), rntuple.Tree(tree)
+    whole = store.import_tree(source).open()
+    filter = [("hits", ">=", 2), ("energy", ">", 100), ("number", "!=", 700)]
+    for name, columns, start, stop, some in [
+        ("all", None, None, None, None),
+        ("filtered", ["hits", "number"], None, None, filter),
+        ("part", "energy", 10, -10, [("number", "<", 1000)]),
+        ("none", ["number"], None, None, [("number", "<", 0)]),
+    ]:
+        stored = store.skim(source, name, columns, start, stop, filter=some)
+        wanted = whole.arrays(columns, start, stop, filter=some)
+        assert stored.version().made == "Skimmed" and ak.to_list(stored.open().arrays()) == ak.to_list(wanted), name
+    with pytest.raises(dolmen.Exists):
+        store.skim(source, "all")
+    with pytest.raises(dolmen.NotFound, match="none"):
+        store.skim(source, "other", filter=[("none", ">", 1)])
+    with pytest.raises(dolmen.Invalid, match="or a Tree"):
+        store.skim(tree, "other")
+    assert "other" not in store.names()

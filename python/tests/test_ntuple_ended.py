@@ -235,7 +235,7 @@ def test_other_threads_run_while_a_call_is_under_way(store, file, tree, tmp_path
     numbers = itertools.count()
     within, reader, of = store._store, ntuple._reader, stored._stored
     flat = [one for one in _arrays.fields_of(events()) if one[0] in ("number", "energy")]
-    types = [(name, _arrays.emptied(trees)) for name, trees in flat]
+    types = _arrays.types_of(flat)
     writer = NtupleWriter.create(str(tmp_path / "made.root"), "made", types)
     made = store.create("made", {"number": [1], "energy": [1.0]})._stored
     appender = made.append()
@@ -249,6 +249,7 @@ def test_other_threads_run_while_a_call_is_under_way(store, file, tree, tmp_path
         "import": lambda: within.import_ntuple(reader, f"imported {next(numbers)}"),
         "import tree": lambda: within.import_tree(opened._tree, f"tree-{next(numbers)}"),
         "skim": lambda: within.skim(reader, f"skim-{next(numbers)}", [], [(1, 100)]),
+        "skim tree": lambda: within.skim_tree(opened._tree, f"skim-tree-{next(numbers)}", [], [(1, 100)]),
         "tree": lambda: opened._tree.read([0, 1], 0, COUNT),
         "open tree": lambda: NtupleTree(str(tree)),
         "open": of.open,

@@ -403,7 +403,7 @@ TAKEN = {
     "string": (lambda: pandas.Series(["a", "b"], dtype="string"), ["a", "b"]),
     "NaN": (lambda: pandas.Series([1.0, float("nan")]), [1.0, float("nan")]),
     "lists": (lambda: [[1], [2, 3]], [[1], [2, 3]]),
-    "empty lists": (lambda: [[], []], [[], []]),
+    "empty lists": (lambda: [np.array([], "f4")] * 2, [[], []]),
     "zeros of texts": (lambda: ["a\0", "\0"], ["a\0", "\0"]),
     "lists of lists": (lambda: [[[1], []], [[2, 3]]], [[[1], []], [[2, 3]]]),
     "lists in pandas": (lambda: pandas.Series([[1], [2, 3]]), [[1], [2, 3]]),
@@ -423,9 +423,7 @@ def test_values_of_many_kinds_are_stored_as_they_are(tmp_path, kind):
     rntuple.write_root(path, "events", {"field": make(), "other": [7, 8]})
     assert same(rntuple.open(path)["field"], wanted)
     assert ak.to_list(rntuple.open(path)["other"]) == [7, 8]
-    if kind == "empty lists":
-        assert rntuple.open(path).field("field").type == "std::vector<double>"
-    if kind == "arrays":
+    if kind in ("arrays", "empty lists"):
         assert rntuple.open(path).field("field").type == "std::vector<float>"
 
 
@@ -446,7 +444,7 @@ def test_what_has_no_fields_is_refused_with_what_is_taken(tmp_path):
 def test_later_pieces_become_numbers_of_the_first_where_nothing_is_lost(tmp_path):
     path = tmp_path / "made.root"
     with rntuple.RootWriter(path, "events") as writer:
-        writer.append({"x": [0.5], "n": np.array([1], "i4"), "v": ak.Array([[]])})
+        writer.append({"x": [0.5], "n": np.array([1], "i4"), "v": [np.array([], "f8")]})
         writer.append({"x": [2], "n": [3], "v": ak.Array([[4]])})
         with pytest.raises(dolmen.Invalid, match="'x'.*int64.*double"):
             writer.append({"x": [2**53 + 1], "n": [3], "v": ak.Array([[4]])})
@@ -467,6 +465,43 @@ def test_later_pieces_become_numbers_of_the_first_where_nothing_is_lost(tmp_path
     assert ak.to_list(rntuple.open(again)["lists"]) == [[1], [2, 3], [4, 5], [6, 7]]
     assert ak.to_list(rntuple.open(again)["fixed"]) == [[1, 2], [3, 4], [5, 6], [5, 6]]
     assert [ak.to_list(read[name]) for name in ("x", "n", "v")] == [[0.5, 2.0], [1, 3], [[], [4.0]]]
+
+
+#: Entries of fields, and lists of the same type that are all empty, at the top and below.
+EMPTY = {
+    "texts": ([["a"], []], [[], []]),
+    "lists": ([[[1]], []], [[], [[]]]),
+    "lists of lists of texts": ([[["a"], []]], [[], [[], []]]),
+    "records": ([[{"name": "a", "all": [1.5]}], []], [[], [{"name": "b", "all": []}]]),
+    "records of texts": (ak.Array([{"n": "a", "all": [["b"]]}]), ak.Array([{"n": "c", "all": []}])),
+    "numbers or texts": ([[1, "a"], ["b"]], [[], []]),
+    "numbers": ([np.array([1], "u1")], [[]]),
+    "nulls": (pa.array([["a"]]), pa.array([[], []])),
+    "nothing": (["a"], []),
+    "arrays": (ak.to_regular([[["a"], ["b"]]]), ak.to_regular([[[], []]])),
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_lists_that_are_all_empty_are_of_the_type_of_their_field(tmp_path, kind):
+    path, (first, empty) = tmp_path / "made.root", EMPTY[kind]
+    with rntuple.RootWriter(path, "events") as writer:
+        for piece in (first, empty, first):
+            writer.append({"field": piece})
+    wanted = [*ak.to_list(first), *ak.to_list(empty), *ak.to_list(first)]
+    assert ak.to_list(rntuple.open(path)["field"]) == wanted
+
+
+def test_lists_of_a_new_field_that_are_all_empty_are_given_a_type(tmp_path):
+    path, lists = tmp_path / "made.root", [[], []]
+    for value in (lists, ak.Array(lists), pa.array(lists), [[[]], []], ak.Array([{"a": 1, "b": []}])):
+        with pytest.raises(dolmen.Invalid, match="'new': its lists are empty.*pa.array.*ak.enforce_type") as told:
+            rntuple.write_root(path, "events", {"new": value})
+    remedies = str(told.value).partition("as in ")[2].split(" or ")
+    for remedy in [*remedies, "ak.enforce_type(ak.Array(lists), 'var * {x: int32, y: string}')"]:
+        rntuple.write_root(path, "events", {"new": eval(remedy)})
+        assert ak.to_list(rntuple.open(path)["new"]) == lists
+        assert "std::string" in [field.type for field in rntuple.open(path)._all]
 
 
 def test_a_file_of_parquet_has_its_name_when_it_is_whole(tmp_path, monkeypatch):

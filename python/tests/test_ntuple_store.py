@@ -330,3 +330,35 @@ def test_filters_are_of_lengths_too_and_of_batches_and_files_of_parquet(cont, fi
         ntuple.to_parquet(tmp_path / "some.parquet", ["number"], filter=filter)
         assert pq.read_table(tmp_path / "some.parquet")["number"].to_pylist() == wanted.tolist()
         assert ntuple.arrow_reader(["number"], filter=[("energy", "<", -1)]).read_all().num_rows == 0
+
+
+def test_lists_that_are_all_empty_are_appended_to_a_field_of_any_type(cont):
+    store = rntuple.Store(cont)
+    with pytest.raises(dolmen.Invalid, match="'tags': its lists are empty"):
+        store.create("events", {"tags": [[], []]})
+    assert store.names() == []
+    stored = store.create("events", {"tags": [["a"]], "deep": [[[["b"]], []]], "n": [1]})
+    stored.append(ak.Array([{"tags": [], "deep": [], "n": 2}, {"tags": [], "deep": [[]], "n": 3}]))
+    with pytest.raises(dolmen.Invalid, match="'more': its lists are empty"):
+        stored.add_column("more", [[], [], []])
+    stored.append({"tags": pandas.Series([[], []]), "deep": [[], []], "n": [4, 5]})
+    read = stored.open().arrays()
+    assert ak.to_list(read["tags"]) == [["a"], [], [], [], []]
+    assert ak.to_list(read["deep"]) == [[[["b"]], []], [], [[]], [], []]
+
+
+def test_a_filter_of_lengths_reads_no_items(cont, tmp_path):
+    count, rng = 2000, np.random.default_rng(7)
+    lengths = rng.integers(0, 200, count)
+    hits = ak.unflatten(rng.random(lengths.sum()), lengths)
+    stored = rntuple.Store(cont).create("events", {"hits": hits}, compression=None, group_bytes=1 << 15)
+    ntuple = stored.open()
+    ntuple.record()
+    all_bytes = ntuple.estimate(["hits"]).stored_bytes
+    before = ntuple._reader.asked()[1]
+    ranges = ntuple._passing([("hits", "!=", 3)], None, None)
+    read_bytes = ntuple._reader.asked()[1] - before
+    assert [entry for first, end in ranges for entry in range(first, end)] == np.flatnonzero(lengths != 3).tolist()
+    # Besides the offsets a group has some of what is next to them.
+    assert 8 * count <= read_bytes <= 4 * 8 * count < all_bytes / 20
+    assert list(ntuple.trace()) == [(["hits"], count)]

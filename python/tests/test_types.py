@@ -15,8 +15,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = pathlib.Path(dolmen.__file__).parent.parent
 
 
-def run(*words, tmp_path):
-    environment = os.environ | {"MYPYPATH": str(PACKAGE), "MYPY_CACHE_DIR": str(tmp_path)}
+def run(*words, tmp_path, before=()):
+    path = os.pathsep.join(map(str, [*before, PACKAGE]))
+    environment = os.environ | {"MYPYPATH": path, "MYPY_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-m", *words], capture_output=True, text=True, env=environment, cwd=PACKAGE, timeout=100
     )
@@ -25,6 +26,68 @@ def run(*words, tmp_path):
 
 def test_the_package_is_typed(tmp_path):
     run("mypy", "--config-file", str(ROOT / "pyproject.toml"), "-p", "dolmen", tmp_path=tmp_path)
+
+
+#: What somebody writes, with the types that it has; awkward and Arrow come without types, and get some here.
+USED = """
+import io
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, assert_type
+
+import awkward as ak
+import dolmen.aio.rntuple
+import numpy as np
+import pyarrow as pa
+from dolmen import Array, Files, rntuple
+
+Numbers = np.ndarray[Any, Any]
+
+def read(read: rntuple.Ntuple, tree: rntuple.Tree, told: str) -> None:
+    assert_type(read.arrays(), ak.Array)
+    assert_type(read.arrays(["a"], 1, 2, filter=[("a", ">", 1)], library="ak"), ak.Array)
+    assert_type(read.arrays("a", library="np"), dict[str, Numbers])
+    assert_type(read.arrays(library="pa", filter=None), pa.Table)
+    assert_type(read.arrays(library=told), Any)
+    assert_type(tree.arrays(), ak.Array)
+    assert_type(tree.arrays(["a"], 1, library="np"), dict[str, Numbers])
+    assert_type(tree.arrays(library="pa"), pa.Table)
+    assert_type(read.batches(), Iterator[pa.RecordBatch])
+    assert_type(read.arrow_schema(), pa.Schema)
+    assert_type(read.arrow_reader(), pa.RecordBatchReader)
+
+async def waited(read: dolmen.aio.rntuple.Ntuple, tree: dolmen.aio.rntuple.Tree, told: str) -> None:
+    assert_type(await read.arrays(), ak.Array)
+    assert_type(await read.arrays("a", filter=[("a", ">", 1)], library="np"), dict[str, Numbers])
+    assert_type(await read.arrays(library="pa"), pa.Table)
+    assert_type(await tree.arrays(library="ak"), ak.Array)
+    assert_type(await tree.arrays(library="np"), dict[str, Numbers])
+    assert_type(await tree.arrays(library=told), Any)
+    assert_type(read.batches(), AsyncIterator[pa.RecordBatch])
+
+def stored(array: Array, files: Files, told: str) -> None:
+    assert_type(array.read(), Numbers)
+    assert_type(array.read_ranges([(0, 1)]), Numbers)
+    assert_type(array[1:2], Numbers)
+    assert_type(array[1], Any)
+    assert_type(files.open("a"), io.TextIOWrapper)
+    assert_type(files.open("a", "w", encoding="utf-8"), io.TextIOWrapper)
+    assert_type(files.open("a", "rb"), io.BufferedReader)
+    assert_type(files.open("a", "wb", buffering=-1), io.BufferedWriter)
+    assert_type(files.open("a", "r+b"), io.BufferedRandom)
+    assert isinstance(files.open("a", "rb", buffering=0), io.RawIOBase)
+    assert_type(files.open("a", told), Any)
+"""
+
+
+def test_what_is_read_has_the_type_of_what_is_asked_for(tmp_path):
+    stubs = tmp_path / "stubs"
+    for package, classes in {"awkward": ["Array"], "pyarrow": ["RecordBatch", "RecordBatchReader", "Schema", "Table"]}.items():
+        (stubs / package).mkdir(parents=True)
+        (stubs / package / "__init__.pyi").write_text("".join(f"class {name}: ...\n" for name in classes))
+    (tmp_path / "used.py").write_text(USED)
+    # What the package does with these is not looked at here.
+    words = ["--strict", "--follow-imports=silent", str(tmp_path / "used.py")]
+    run("mypy", *words, tmp_path=tmp_path / "cache", before=[stubs])
 
 
 def test_stubs_say_what_the_module_has(tmp_path):

@@ -317,10 +317,28 @@ impl<S: Source> Ntuple<S> {
     /// If there is no such field.
     pub fn read(&self, fields: &[u32], entries: Entries) -> Result<Vec<Array>> {
         let read = read::read(self, fields, entries)?;
+        self.note(fields, entries);
+        Ok(read)
+    }
+
+    /// Reads fields as conditions are about them: as [`read`](Self::read), but of a collection how many items it has, of which nothing is
+    /// read then.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    ///
+    /// # Panics
+    /// If there is no such field.
+    pub fn read_numbers(&self, fields: &[u32], entries: Entries) -> Result<Vec<Array>> {
+        let read = read::read_numbers(self, fields, entries)?;
+        self.note(fields, entries);
+        Ok(read)
+    }
+
+    fn note(&self, fields: &[u32], entries: Entries) {
         if let Some(recorder) = self.recorder.get() {
             recorder.note(fields, entries.end - entries.first);
         }
-        Ok(read)
     }
 
     /// Records from now on which fields are [read](Self::read) together.

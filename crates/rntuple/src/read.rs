@@ -23,10 +23,21 @@ const TOGETHER_BYTES_MAX: u64 = 256 << 20;
 
 /// Reads `fields` of `entries`.
 pub(crate) fn read<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entries) -> Result<Vec<Array>> {
-    let mut nodes = Vec::with_capacity(fields.len());
-    for &field in fields {
-        nodes.push(Node::of(ntuple, field)?);
-    }
+    let nodes = fields.iter().map(|&field| Node::of(ntuple, field)).collect::<Result<_>>()?;
+    read_nodes(ntuple, nodes, entries)
+}
+
+/// Reads `fields` of `entries`; of collections how many items each has.
+pub(crate) fn read_numbers<S: Source>(
+    ntuple: &Ntuple<S>,
+    fields: &[u32],
+    entries: Entries,
+) -> Result<Vec<Array>> {
+    let nodes = fields.iter().map(|&field| Node::number_of(ntuple, field)).collect::<Result<_>>()?;
+    read_nodes(ntuple, nodes, entries)
+}
+
+fn read_nodes<S: Source>(ntuple: &Ntuple<S>, mut nodes: Vec<Node>, entries: Entries) -> Result<Vec<Array>> {
     let clusters = ntuple.clusters(entries)?;
     let count = entries.end - entries.first;
     let is_whole = clusters.iter().map(|cluster| cluster.pages.entry_count).sum::<u64>() == count;

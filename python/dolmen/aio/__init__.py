@@ -21,10 +21,13 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import dolmen
 from dolmen import Buffer, Oid, Stat
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "Array",
@@ -426,11 +429,11 @@ class Array(_Handle[dolmen.Array]):
         """The index of the last record plus one: ``len`` of a ``dolmen.Array``."""
         return await _call(len, self.sync)
 
-    async def read(self, start: int = 0, count: int | None = None) -> Any:
+    async def read(self, start: int = 0, count: int | None = None) -> "np.ndarray[Any, Any]":
         """As ``dolmen.Array.read``."""
         return await _call(self.sync.read, start, count)
 
-    async def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> Any:
+    async def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> "np.ndarray[Any, Any]":
         """As ``dolmen.Array.read_ranges``."""
         return await _call(self.sync.read_ranges, list(ranges))
 

@@ -20,12 +20,16 @@ it: ``len(ntuple.sync)``. Arguments and errors are those of ``dolmen.rntuple``.
 import functools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import dolmen.aio
 from dolmen import rntuple as _rntuple
 from dolmen.aio import _call, _Handle, _whole
 from dolmen.rntuple import Estimate, Field, Medium, Scrubbed, Version
+
+if TYPE_CHECKING:
+    import awkward as ak
+    import pyarrow as pa
 
 __all__ = [
     "Appender",
@@ -99,6 +103,50 @@ class Ntuple(_Handle[_rntuple.Ntuple]):
         """All values of a field: ``ntuple[name]`` of ``dolmen.rntuple``."""
         return await _call(self.sync.__getitem__, name)
 
+    @overload
+    async def arrays(
+        self,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        filter: _rntuple._Filter | None = None,
+        library: Literal["ak"] = "ak",
+    ) -> "ak.Array": ...
+
+    @overload
+    async def arrays(
+        self,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        filter: _rntuple._Filter | None = None,
+        library: Literal["np"],
+    ) -> _rntuple._Flat: ...
+
+    @overload
+    async def arrays(
+        self,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        filter: _rntuple._Filter | None = None,
+        library: Literal["pa"],
+    ) -> "pa.Table": ...
+
+    @overload
+    async def arrays(
+        self,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        filter: _rntuple._Filter | None = None,
+        library: str,
+    ) -> Any: ...
+
     async def arrays(
         self, columns: _Columns = None, start: int | None = None, stop: int | None = None, **options: Any
     ) -> Any:
@@ -107,7 +155,7 @@ class Ntuple(_Handle[_rntuple.Ntuple]):
 
     async def batches(
         self, columns: _Columns = None, start: int | None = None, stop: int | None = None, **options: Any
-    ) -> AsyncIterator[Any]:
+    ) -> "AsyncIterator[pa.RecordBatch]":
         """As ``dolmen.rntuple.Ntuple.batches``: each batch is read when it is asked for."""
         batches = self.sync.batches(columns, start, stop, **options)
         while (batch := await _call(next, batches, None)) is not None:
@@ -156,6 +204,46 @@ class Tree(_Handle[_rntuple.Tree]):
         """All values of a branch: ``tree[name]`` of ``dolmen.rntuple``."""
         return await _call(self.sync.__getitem__, name)
 
+    @overload
+    async def arrays(
+        self,
+        branches: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        library: Literal["ak"] = "ak",
+    ) -> "ak.Array": ...
+
+    @overload
+    async def arrays(
+        self,
+        branches: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        library: Literal["np"],
+    ) -> _rntuple._Flat: ...
+
+    @overload
+    async def arrays(
+        self,
+        branches: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        library: Literal["pa"],
+    ) -> "pa.Table": ...
+
+    @overload
+    async def arrays(
+        self,
+        branches: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        library: str,
+    ) -> Any: ...
+
     async def arrays(
         self, branches: _Columns = None, start: int | None = None, stop: int | None = None, **options: Any
     ) -> Any:
@@ -200,7 +288,9 @@ class Store(_Handle[_rntuple.Store]):
         """As ``dolmen.rntuple.Store.import_tree``."""
         return Stored(await _call(self.sync.import_tree, _sync(source), tree, name, columns, **options))
 
-    async def skim(self, source: Ntuple | _rntuple.Ntuple, name: str, *columns: Any, **options: Any) -> "Stored":
+    async def skim(
+        self, source: Ntuple | Tree | _rntuple.Ntuple | _rntuple.Tree, name: str, *columns: Any, **options: Any
+    ) -> "Stored":
         """As ``dolmen.rntuple.Store.skim``."""
         return Stored(await _call(self.sync.skim, _sync(source), name, *columns, **options))
 

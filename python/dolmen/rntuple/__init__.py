@@ -32,7 +32,7 @@ import contextlib
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 
@@ -53,6 +53,10 @@ from dolmen.rntuple import _arrays
 from dolmen.rntuple._arrays import Field
 from dolmen.rntuple._root import root_over_http
 from dolmen.rntuple._trace import Trace
+
+if TYPE_CHECKING:
+    import awkward as ak
+    import pyarrow as pa
 
 __all__ = [
     "Appender",
@@ -82,6 +86,8 @@ _Columns = str | Sequence[str] | None
 _Storage = Mapping[str, str] | None
 #: Values that fields are filled with.
 _Fill = Mapping[str, Any] | None
+#: Arrays of numpy by the names of their fields.
+_Flat = dict[str, np.ndarray[Any, Any]]
 #: Comparisons of fields.
 _Filter = Sequence[tuple[str, str, Any]]
 
@@ -255,6 +261,37 @@ def _conditions(filter: _Filter) -> list[tuple[str, str, Any]]:
     return [(name, op, value) for name, op, value in filter]
 
 
+def _passed(filter: _Filter, trees: Sequence[_arrays.Tree], count: int) -> np.ndarray[Any, Any]:
+    """Which of so many entries pass, by the numbers that each comparison is of, or lists, whose lengths are meant."""
+    keep = np.ones(count, bool)
+    for (name, op, value), tree in zip(_conditions(filter), trees):
+        if tree[0] == "lists" and tree[1] == "items":
+            numbers = np.diff(_arrays.numpy_of(tree[2], "i8"))
+        elif tree[0] == "values":
+            numbers = _arrays.numpy_of(tree[2], tree[1])
+        else:
+            raise Invalid(f"filter: field {name!r} ({_arrays.type_of(tree)}) has not one number for each entry")
+        keep &= _arrays.holds(op, numbers, value)
+    return keep
+
+
+def _ranges(kept: Iterable[tuple[int, int, np.ndarray[Any, Any]]]) -> list[tuple[int, int]]:
+    """Ranges of the entries that pass, of ranges of entries and which of each do."""
+    found: list[tuple[int, int]] = []
+    for first, _end, keep in kept:
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], keep, [False]]).view("i1")))
+        for low, high in edges.reshape(-1, 2) + first:
+            if found and found[-1][1] == low:
+                found[-1] = (found[-1][0], int(high))
+            else:
+                found.append((int(low), int(high)))
+    return found
+
+
+#: Entries of a tree that are looked at together.
+_LOOKED_ENTRIES = 1 << 16
+
+
 def open(
     source: "_Path | Container | Store",
     name: str | None = None,
@@ -367,6 +404,46 @@ class Tree:
             numbers.append(self._numbers[name])
         return self._tree.read(numbers, start, max(start, stop))
 
+    @overload
+    def arrays(
+        self,
+        branches: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        library: Literal["ak"] = "ak",
+    ) -> "ak.Array": ...
+
+    @overload
+    def arrays(
+        self,
+        branches: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        library: Literal["np"],
+    ) -> _Flat: ...
+
+    @overload
+    def arrays(
+        self,
+        branches: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        library: Literal["pa"],
+    ) -> "pa.Table": ...
+
+    @overload
+    def arrays(
+        self,
+        branches: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        library: str,
+    ) -> Any: ...
+
     def arrays(
         self,
         branches: _Columns = None,
@@ -399,6 +476,18 @@ class Tree:
             import awkward as ak
 
             return ak.Array(_arrays.to_awkward(field, tree))
+
+
+    def _passing(self, filter: _Filter | None, start: int | None, stop: int | None) -> list[tuple[int, int]]:
+        """Ranges of the entries that pass."""
+        start, stop, _ = slice(start, stop).indices(len(self))
+        if filter is None:
+            return [(start, stop)] if start < stop else []
+        names = [name for name, _, _ in _conditions(filter)]
+        steps = [(first, min(first + _LOOKED_ENTRIES, stop)) for first in range(start, stop, _LOOKED_ENTRIES)]
+        return _ranges(
+            (first, end, _passed(filter, self.trees(names, first, end), end - first)) for first, end in steps
+        )
 
 
 class Medium:
@@ -555,6 +644,50 @@ class Ntuple:
 
             return ak.Array(_arrays.to_awkward(field, tree))
 
+    @overload
+    def arrays(
+        self,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        filter: _Filter | None = None,
+        library: Literal["ak"] = "ak",
+    ) -> "ak.Array": ...
+
+    @overload
+    def arrays(
+        self,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        filter: _Filter | None = None,
+        library: Literal["np"],
+    ) -> _Flat: ...
+
+    @overload
+    def arrays(
+        self,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        filter: _Filter | None = None,
+        library: Literal["pa"],
+    ) -> "pa.Table": ...
+
+    @overload
+    def arrays(
+        self,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        filter: _Filter | None = None,
+        library: str,
+    ) -> Any: ...
+
     def arrays(
         self,
         columns: _Columns = None,
@@ -604,19 +737,11 @@ class Ntuple:
         self, filter: _Filter, start: int, stop: int
     ) -> Iterator[tuple[int, int, np.ndarray[Any, Any]]]:
         """Ranges of entries that can pass, and which of each do."""
-        tests = [(self.field(name), _known(op), value) for name, op, value in _conditions(filter)]
+        fields = [self.field(name) for name, _, _ in _conditions(filter)]
         for first, end in self._possible(filter, start, stop):
-            keep = np.ones(end - first, bool)
-            for field, compare, value in tests:
-                (tree,) = self._trees([field], first, end)
-                if tree[0] == "lists" and tree[1] == "items":
-                    numbers = np.diff(_arrays.numpy_of(tree[2], "i8"))
-                elif _is_flat(field):
-                    numbers = _arrays.to_numpy(field, tree)
-                else:
-                    raise Invalid(f"filter: field {field.name!r} ({field.type or field.role}) has not one number for each entry")
-                keep &= _arrays.holds(compare, numbers, value)
-            yield first, end, keep
+            # Of lists how long they are, and nothing of what they have.
+            trees = [tree for field in fields for tree in self._reader.read_numbers([field.number], first, end)]
+            yield first, end, _passed(filter, trees, end - first)
 
     def _possible(self, filter: _Filter, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Ranges of entries that can pass, none over the end of a cluster."""
@@ -636,7 +761,7 @@ class Ntuple:
         *,
         step: int | None = None,
         filter: _Filter | None = None,
-    ) -> Iterator[Any]:
+    ) -> "Iterator[pa.RecordBatch]":
         """Record batches of Arrow, one after the other: of ``step`` entries, or of the clusters; with a ``filter``, as of ``arrays``, what passes of
         each, and none where nothing does.
         """
@@ -657,15 +782,7 @@ class Ntuple:
         start, stop = self._range(start, stop)
         if filter is None:
             return [(start, stop)] if start < stop else []
-        found: list[tuple[int, int]] = []
-        for first, end, keep in self._kept(filter, start, stop):
-            edges = np.flatnonzero(np.diff(np.concatenate([[False], keep, [False]]).view("i1")))
-            for low, high in edges.reshape(-1, 2) + first:
-                if found and found[-1][1] == low:
-                    found[-1] = (found[-1][0], int(high))
-                else:
-                    found.append((int(low), int(high)))
-        return found
+        return _ranges(self._kept(filter, start, stop))
 
     def record(self) -> None:
         """Records from now on which fields are read together, by whatever of its methods: ``trace`` tells it."""
@@ -692,7 +809,7 @@ class Ntuple:
             return [(first, min(first + step, stop)) for first in range(start, stop, step)]
         return [(max(first, start), min(end, stop)) for first, end in self.clusters if first < stop and end > start]
 
-    def arrow_schema(self, columns: _Columns = None) -> Any:
+    def arrow_schema(self, columns: _Columns = None) -> "pa.Schema":
         """The schema of what ``batches`` gives."""
         fields, names = self._chosen(columns)
         return _arrow_batch(fields, names, self._trees(fields, 0, 0)).schema
@@ -705,7 +822,7 @@ class Ntuple:
         *,
         step: int | None = None,
         filter: _Filter | None = None,
-    ) -> Any:
+    ) -> "pa.RecordBatchReader":
         """A ``pyarrow.RecordBatchReader`` over ``batches``."""
         import pyarrow as pa
 
@@ -815,11 +932,6 @@ def _by_name(name: Any, of: str) -> None:
         raise TypeError(f"[] takes the name of a {of}, not {name!r}; a range of entries is arrays(start=…, stop=…)")
 
 
-def _is_flat(field: Field) -> bool:
-    field = field.inner()
-    return field.role == "plain" and field.repetition is None and field.type != "std::string"
-
-
 def _known(op: str) -> str:
     if op not in _arrays.COMPARE:
         raise Invalid(f"{op!r} is no comparison: {' '.join(_arrays.COMPARE)}")
@@ -843,7 +955,7 @@ def _together(
     raise Invalid(f"{library!r} is no library: np, ak or pa")
 
 
-def _arrow_batch(fields: list[Field], names: Sequence[str], trees: Sequence[_arrays.Tree]) -> Any:
+def _arrow_batch(fields: list[Field], names: Sequence[str], trees: Sequence[_arrays.Tree]) -> "pa.RecordBatch":
     import pyarrow as pa
 
     arrays = [_arrays.to_arrow(field, tree) for field, tree in zip(fields, trees)]
@@ -907,7 +1019,7 @@ class RootWriter:
         fields = _arrays.fields_of(data)
         if self._writer is None:
             with _named(self._path):
-                self._writer = self._made([(name, _arrays.emptied(tree)) for name, tree in fields])
+                self._writer = self._made(_arrays.types_of(fields))
             self._fields = {name: _arrays.field_like(tree, name) for name, tree in fields}
         fields = _fitted(self._fields, fields)
         with _named(self._path), _fitting(self._fields, fields):
@@ -1065,7 +1177,7 @@ class Store:
         fields = _arrays.fields_of(data)
         stored = self._store.create(
             name,
-            [(name, _arrays.emptied(tree)) for name, tree in fields],
+            _arrays.types_of(fields),
             fields,
             description=description,
             settings=_settings(compression),
@@ -1184,7 +1296,7 @@ class Store:
 
     def skim(
         self,
-        source: Ntuple,
+        source: Ntuple | Tree,
         name: str,
         columns: _Columns = None,
         start: int | None = None,
@@ -1200,9 +1312,21 @@ class Store:
 
         Clusters all of whose entries are wanted are taken as they are, without being decompressed; others are written anew with
         ``compression``. ``columns`` are fields at the top. Raises Exists.
+
+        Of a ``Tree`` (TTree) they are paths of branches, as are the names of the filter, and all is written as by ``import_tree``.
         """
-        _wanted(source, Ntuple, "what open gives, of a file or of a Stored")
         names = [columns] if isinstance(columns, str) else list(columns or ())
+        if isinstance(source, Tree):
+            stored = self._store.skim_tree(
+                source._tree,
+                name,
+                names,
+                source._passing(filter, start, stop),
+                settings=_settings(compression),
+                **_stored(group_bytes, keep, object_class),
+            )
+            return Stored(stored)
+        _wanted(source, Ntuple, "what open gives, of a file or of a Stored, or a Tree")
         made, _passed, _written = self._store.skim(
             source._reader,
             name,
@@ -1354,7 +1478,7 @@ class Stored:
     ) -> Version:
         """As ``add_column``, several fields at once: a mapping of names to arrays, a table, or an awkward array of records."""
         fields = _arrays.fields_of(data)
-        types = [(name, _arrays.emptied(tree)) for name, tree in fields]
+        types = _arrays.types_of(fields)
         adder = self._stored.add_columns(
             types,
             settings=_settings(compression),

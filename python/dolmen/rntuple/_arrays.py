@@ -19,6 +19,8 @@ Part = tuple[str, "Field", Tree]
 
 _DTYPES = {"?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"}
 _OPTIONAL = "std::optional<"
+#: What lists have that are all empty, where nothing says what it would be. It is known by being this, and is else as what numpy makes of nothing.
+_UNKNOWN: Tree = ("values", "f8", b"")
 
 
 def _invalid(text: str) -> Invalid:
@@ -78,7 +80,7 @@ def field_like(tree: Tree, name: str = "") -> Field:
     roles = {"values": "plain", "repeated": "plain", "record": "record", "variant": "variant"}
     role = roles.get(tree[0]) or ("collection" if tree[1] == "items" else "plain")
     repetition = tree[1] if tree[0] == "repeated" else None
-    type_ = _NAMES[tree[1]] if tree[0] == "values" else ""
+    type_ = _NAMES[tree[1]] if tree[0] == "values" else "std::string" if tree[:2] == ("lists", "text") else ""
     field = Field(0, (name, type_, 0, role, repetition, None, ""))
     if tree[0] == "record":
         field.children = [field_like(part, name) for name, part in tree[2]]
@@ -92,6 +94,8 @@ def field_like(tree: Tree, name: str = "") -> Field:
 def type_of(tree: Tree) -> str:
     """The type in C++ of what a tree has, in words where it has none."""
     kind = tree[0]
+    if tree is _UNKNOWN:
+        return "nothing"
     if kind == "values":
         return _NAMES[tree[1]]
     if kind == "lists":
@@ -468,7 +472,7 @@ def _of_awkward(layout: Any, what: str) -> Tree:
             return _of_awkward(layout.project(), what)
         raise _missing(what, "fill them (ak.fill_none)")
     if layout.is_unknown:
-        return ("values", "f8", b"")
+        return _UNKNOWN
     raise _invalid(f"{what}: no field has values of {layout.form.type}")
 
 
@@ -503,6 +507,8 @@ def _of_arrow(value: Any, what: str) -> Tree:
     kind = array.type
     if array.null_count:
         raise _missing(what, "fill them (fill_null)")
+    if pt.is_null(kind):
+        return _UNKNOWN
     if pt.is_dictionary(kind):
         return _of_arrow(array.dictionary_decode(), what)
     if pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_floating(kind):
@@ -524,18 +530,28 @@ def _of_arrow(value: Any, what: str) -> Tree:
     raise _invalid(f"{what}: no field has values of Arrow's {kind}")
 
 
-def emptied(tree: Tree) -> Tree:
-    """A tree of the same types without values."""
+def types_of(fields: list[tuple[str, Tree]]) -> list[tuple[str, Tree]]:
+    """Fields without values, for a schema; raises Invalid where a type is not known."""
+    return [(name, _emptied(tree, f"field {name!r}")) for name, tree in fields]
+
+
+def _emptied(tree: Tree, what: str) -> Tree:
+    """A tree of the same types without values; raises Invalid where a type is not known. ``what`` it is, for errors."""
     kind = tree[0]
+    if tree is _UNKNOWN:
+        raise _invalid(
+            f"{what}: its lists are empty, so that nothing says what they would have; give the type, as in"
+            " pa.array(lists, pa.list_(pa.string())) or ak.enforce_type(ak.Array(lists), 'var * string')"
+        )
     if kind == "values":
         return (kind, tree[1], b"")
     if kind == "lists":
-        return (kind, tree[1], np.zeros(1, "i8"), emptied(tree[3]))
+        return (kind, tree[1], np.zeros(1, "i8"), _emptied(tree[3], what))
     if kind == "repeated":
-        return (kind, tree[1], 0, emptied(tree[3]))
+        return (kind, tree[1], 0, _emptied(tree[3], what))
     if kind == "record":
-        return (kind, 0, [(name, emptied(part)) for name, part in tree[2]])
-    return (kind, b"", b"", [emptied(part) for part in tree[3]])
+        return (kind, 0, [(name, _emptied(part, what)) for name, part in tree[2]])
+    return (kind, b"", b"", [_emptied(part, what) for part in tree[3]])
 
 
 def blocks(fields: list[tuple[str, Tree]], block_bytes: int) -> Iterator[list[tuple[str, Tree]]]:
@@ -591,6 +607,8 @@ def fitted(field: Field, tree: Tree, what: str) -> Tree:
     """
     field = field.inner()
     kind = tree[0]
+    if tree is _UNKNOWN:
+        return _nothing(field)
     if kind == "values":
         wanted = _TYPES.get(field.type)
         if not wanted or wanted == tree[1]:
@@ -610,7 +628,9 @@ def fitted(field: Field, tree: Tree, what: str) -> Tree:
     kind = tree[0]
     if kind == "lists" and tree[1] == "items":
         item = _item(field)
-        return (*tree[:3], fitted(item, tree[3], what)) if item else tree
+        if item or tree[3] is _UNKNOWN:
+            return (*tree[:3], fitted(item, tree[3], what) if item else _no_record(field))
+        return tree
     if kind == "repeated" and field.children:
         return (*tree[:3], fitted(field.children[0], tree[3], what))
     if kind == "record":
@@ -620,6 +640,29 @@ def fitted(field: Field, tree: Tree, what: str) -> Tree:
     if kind == "variant" and len(tree[3]) == len(field.children):
         return (*tree[:3], [fitted(child, part, what) for child, part in zip(field.children, tree[3])])
     return tree
+
+
+def _nothing(field: Field) -> Tree:
+    """No value of a field."""
+    field = field.inner()
+    if field.repetition is not None:
+        content = _nothing(field.children[0]) if field.children else ("values", "?", b"")
+        return ("repeated", field.repetition, 0, content)
+    if field.role == "record":
+        return _no_record(field)
+    if field.role == "variant":
+        return ("variant", b"", b"", [_nothing(child) for child in field.children])
+    if field.role == "collection":
+        item = _item(field)
+        return ("lists", "items", np.zeros(1, "i8"), _nothing(item) if item else _no_record(field))
+    if field.role == "streamer" or field.type == "std::string":
+        of = "streamed" if field.role == "streamer" else "text"
+        return ("lists", of, np.zeros(1, "i8"), ("values", "u1", b""))
+    return ("values", _TYPES.get(field.type, "f8"), b"")
+
+
+def _no_record(field: Field) -> Tree:
+    return ("record", 0, [(child.name, _nothing(child)) for child in field.children])
 
 
 #: What the fields of an ntuple are made of.

@@ -220,6 +220,22 @@ impl NtupleReader {
         arrays.into_iter().map(|array| tree::shown(py, array)).collect()
     }
 
+    /// Reads fields, by their numbers, of entries, as conditions are about them: of collections how many items they have.
+    fn read_numbers<'py>(
+        &self,
+        py: Python<'py>,
+        fields: Vec<u32>,
+        first: u64,
+        end: u64,
+    ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let ntuple = self.ntuple(py)?;
+        known(&ntuple, &fields)?;
+        let arrays = detached(py, || {
+            each!(&ntuple, ntuple => ntuple.read_numbers(&fields, range(first, end))).map_err(Error::from)
+        })?;
+        arrays.into_iter().map(|array| tree::shown(py, array)).collect()
+    }
+
     /// Ranges of entries that can satisfy all conditions, of field, comparison and number; all that there are where zones are not known.
     fn prune(
         &self,

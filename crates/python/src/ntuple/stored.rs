@@ -200,6 +200,36 @@ impl NtupleStore {
         Ok(self.hold(py, stored)?)
     }
 
+    /// Makes an ntuple of branches of a tree, all at the top if none are named, and of entries of ranges.
+    #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
+    #[pyo3(signature = (tree, name, branches, ranges, *, settings=501, page_bytes=262_144, cluster_bytes=134_217_728, group_bytes=None, keep_ns=None, object_class=None))]
+    fn skim_tree(
+        &self,
+        py: Python<'_>,
+        tree: PyRef<'_, NtupleTree>,
+        name: &str,
+        branches: Vec<String>,
+        ranges: Vec<(u64, u64)>,
+        settings: u32,
+        page_bytes: u32,
+        cluster_bytes: u64,
+        group_bytes: Option<u32>,
+        keep_ns: Option<u64>,
+        object_class: Option<&str>,
+    ) -> PyResult<StoredNtuple> {
+        let how = create_options(group_bytes, keep_ns, object_class, Vec::new())?;
+        let write = options(settings, page_bytes, cluster_bytes, true)?;
+        let ranges: Vec<_> = ranges.into_iter().map(|(first, end)| Entries { first, end }).collect();
+        let branches: Vec<_> = branches.into_iter().map(Into::into).collect();
+        let branches = (!branches.is_empty()).then_some(branches);
+        let (of, tree) = (TreeOptions { branches, leaves_out: false, write }, tree.tree());
+        let stored = self.run(py, |store| {
+            store.skim_tree(name, (&tree, &ranges), &of, &how, |_| ())?;
+            Ok(store.ntuple(name)?)
+        })?;
+        Ok(self.hold(py, stored)?)
+    }
+
     /// Makes an ntuple of fields at the top of another one, all if none are named, and of entries of ranges. It, and how many clusters were taken as
     /// they are and how many were written anew.
     #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]

@@ -74,6 +74,15 @@ impl Node {
         Self::at(ntuple, field, 0)
     }
 
+    /// As [`of`](Self::of), but of a collection how many items it has, without what these are.
+    pub(super) fn number_of<S: Source>(ntuple: &Ntuple<S>, field: u32) -> Result<Self> {
+        let node = Self::of(ntuple, field)?;
+        Ok(match node.shape {
+            Shape::Lists { of: Lists::Items, .. } => Self { shape: sizes(), ..node },
+            shape => Self { shape, ..node },
+        })
+    }
+
     fn at<S: Source>(ntuple: &Ntuple<S>, field: u32, depth: usize) -> Result<Self> {
         let wrong =
             || Error::Corrupt { structure: Structure::Field { field }, offset: 0, fault: Fault::Value };
@@ -326,6 +335,10 @@ fn lists(of: Lists, content: Node) -> Shape {
     Shape::Lists { of, ends: Vec::new(), offsets: vec![0], content: Box::new(content) }
 }
 
+fn sizes() -> Shape {
+    Shape::Sizes { ends: Vec::new(), sizes: Vec::new() }
+}
+
 /// Lists of bytes, which are in the field's second column.
 fn bytes(field: u32, of: Lists) -> Shape {
     let shape = Shape::Values { kind: InMemory::U8, values: Growing::new(InMemory::U8) };
@@ -344,9 +357,7 @@ fn single<S: Source>(ntuple: &Ntuple<S>, field: u32) -> Result<Shape> {
     }
     let is_double = &*ntuple.schema_field(field).type_name == "double";
     match kinds[0] {
-        InMemory::Offset if kinds.iter().all(|&kind| kind == InMemory::Offset) => {
-            Ok(Shape::Sizes { ends: Vec::new(), sizes: Vec::new() })
-        }
+        InMemory::Offset if kinds.iter().all(|&kind| kind == InMemory::Offset) => Ok(sizes()),
         first if first != InMemory::Switch => {
             let floats = kinds.iter().all(|kind| matches!(kind, InMemory::F32 | InMemory::F64));
             let kind = if is_double && floats { InMemory::F64 } else { first };

@@ -5,6 +5,7 @@ use super::base::Placed;
 use super::catalogue::{CreateOptions, Store};
 use super::commit::Version;
 use super::record::Made;
+use super::skim::{check, extend, kept, within};
 use crate::array::Array;
 use crate::error::{Error, Fit, GoOn, Refusal, Result};
 use crate::format::Header;
@@ -12,6 +13,7 @@ use crate::format::schema::Schema;
 use crate::ntuple::Entries;
 use crate::rootfile::tree::Tree;
 use crate::write::{self, Options};
+use core::ops::Range;
 use dolmen_client::ObjectClass;
 
 /// Entries that are read beforehand, since not all trees say how many bytes they have: fewer than those of a basket, mostly.
@@ -60,6 +62,35 @@ impl Store {
         options: &CreateOptions,
         progress: impl FnMut(u64) -> P,
     ) -> Result<TreeImported> {
+        let all = Entries { first: 0, end: tree.entry_count() };
+        self.make_of_tree(name, (tree, &[all]), how, (options, Made::Imported), progress)
+    }
+
+    /// As [`import_tree`](Self::import_tree), of the entries of ranges, which are in their order and do not overlap; of the others nothing
+    /// is read where there are many. `progress` is told of entries that were looked at.
+    ///
+    /// # Errors
+    /// As [`import_tree`](Self::import_tree); [`Error::NoEntries`] also for a range before the end of the one before it.
+    pub fn skim_tree<P: GoOn>(
+        &self,
+        name: &str,
+        of: (&Tree, &[Entries]),
+        how: &TreeOptions,
+        options: &CreateOptions,
+        progress: impl FnMut(u64) -> P,
+    ) -> Result<TreeImported> {
+        check(of.1, of.0.entry_count())?;
+        self.make_of_tree(name, of, how, (options, Made::Skimmed), progress)
+    }
+
+    fn make_of_tree<P: GoOn>(
+        &self,
+        name: &str,
+        (tree, ranges): (&Tree, &[Entries]),
+        how: &TreeOptions,
+        (options, made): (&CreateOptions, Made),
+        progress: impl FnMut(u64) -> P,
+    ) -> Result<TreeImported> {
         self.check_name(name)?;
         let (taken, left_out) = taken(tree, how)?;
         let mut schema = Schema::default();
@@ -70,51 +101,91 @@ impl Store {
         let header =
             Header { name: name.into(), description: tree.title().into(), writer, schema, checksum: 0 };
         write::check_names(&header)?;
-        let tree = Of { tree, taken: &taken, schema: &header.schema, write: &how.write };
+        let tree = Of { tree, ranges, taken: &taken, schema: &header.schema, write: &how.write };
         let (of, bytes) = ((&header, header.schema.known()), how.write.cluster_bytes);
         let put = |writing: &mut Writing, class| tree.put_all(writing, class, progress);
-        let (_, version) = self.make(of, Made::Imported, (options, bytes), put)?;
+        let (_, version) = self.make(of, made, (options, bytes), put)?;
         Ok(TreeImported { version, left_out })
     }
 }
 
-/// A tree, and how it is written.
+/// A tree, what of it is wanted, and how it is written.
 struct Of<'a> {
     tree: &'a Tree,
+    ranges: &'a [Entries],
     taken: &'a [Taken],
     schema: &'a Schema,
     write: &'a Options,
 }
 
 impl Of<'_> {
-    /// Puts all entries.
+    /// Puts all entries that are wanted.
     fn put_all<P: GoOn>(
         &self,
         writing: &mut Writing,
         class: ObjectClass,
         mut progress: impl FnMut(u64) -> P,
     ) -> Result<Vec<Placed>> {
-        let Self { tree, taken, schema, write } = *self;
+        let Self { tree, ranges, taken, write, .. } = *self;
         let numbers: Vec<usize> = taken.iter().map(|field| field.branch).collect();
         let mut steps = Steps::of(tree, &numbers, write.cluster_bytes);
         let mut clusters = Vec::new();
         let first = Entries { first: 0, end: tree.entry_count().min(PROBED_ENTRIES) };
         steps.read(first, tree.read(&numbers, first)?.iter().map(Array::bytes).sum());
+        // Entries that wait until they are a cluster.
+        let mut waiting: Vec<Array> = Vec::new();
         while let Some(entries) = steps.next() {
-            let arrays = tree.read(&numbers, entries)?;
-            steps.read(entries, arrays.iter().map(Array::bytes).sum());
-            let fields: Vec<(&str, &Array)> = taken.iter().map(|field| &*field.name).zip(&arrays).collect();
-            // What has come out a little larger than was thought is a cluster still.
-            let cluster_bytes = write.cluster_bytes.saturating_add(write.cluster_bytes / 2);
-            for range in write::cut(&fields, &Options { cluster_bytes, ..*write })? {
-                let sealed = write::seal(schema, &fields, range, write)?;
-                let columns = (sealed.entry_count, &sealed.columns[..]);
-                clusters.push(writing.put(class, schema, 0, columns)?);
+            let wanted = within(ranges, entries);
+            if let (Some(one), Some(last)) = (wanted.first(), wanted.last()) {
+                let hull = Entries { first: one.first, end: last.end };
+                let mut arrays = tree.read(&numbers, hull)?;
+                steps.read(hull, arrays.iter().map(Array::bytes).sum());
+                let is_whole = wanted[..] == [entries];
+                if !is_whole {
+                    arrays = arrays.iter().map(|array| kept(array, &places(&wanted, hull.first))).collect();
+                }
+                if waiting.is_empty() {
+                    waiting = arrays;
+                } else {
+                    waiting.iter_mut().zip(arrays).for_each(|(array, more)| extend(array, more));
+                }
+                if is_whole || waiting.iter().map(Array::bytes).sum::<u64>() >= write.cluster_bytes {
+                    self.put(writing, class, &core::mem::take(&mut waiting), &mut clusters)?;
+                }
             }
             progress(entries.end).go_on()?;
         }
+        if !waiting.is_empty() {
+            self.put(writing, class, &waiting, &mut clusters)?;
+        }
         Ok(clusters)
     }
+
+    /// Puts entries as one cluster, or several if they are many.
+    fn put(
+        &self,
+        writing: &mut Writing,
+        class: ObjectClass,
+        arrays: &[Array],
+        clusters: &mut Vec<Placed>,
+    ) -> Result<()> {
+        let Self { schema, write, .. } = *self;
+        let fields: Vec<(&str, &Array)> = self.taken.iter().map(|field| &*field.name).zip(arrays).collect();
+        // What has come out a little larger than was thought is a cluster still.
+        let cluster_bytes = write.cluster_bytes.saturating_add(write.cluster_bytes / 2);
+        for range in write::cut(&fields, &Options { cluster_bytes, ..*write })? {
+            let sealed = write::seal(schema, &fields, range, write)?;
+            let columns = (sealed.entry_count, &sealed.columns[..]);
+            clusters.push(writing.put(class, schema, 0, columns)?);
+        }
+        Ok(())
+    }
+}
+
+/// Where ranges are in what is read from an entry on.
+fn places(ranges: &[Entries], first: u64) -> Vec<Range<usize>> {
+    let place = |entry: u64| usize::try_from(entry - first).expect("it was read into memory");
+    ranges.iter().map(|range| place(range.first)..place(range.end)).collect()
 }
 
 /// The branches that become fields, and why others do not.

@@ -169,7 +169,7 @@ impl Store {
 }
 
 /// Whether ranges are in their order and there.
-fn check(ranges: &[Entries], count: u64) -> Result<()> {
+pub(super) fn check(ranges: &[Entries], count: u64) -> Result<()> {
     let mut before = 0;
     for &Entries { first, end } in ranges {
         if first < before || end < first || end > count {
@@ -178,6 +178,14 @@ fn check(ranges: &[Entries], count: u64) -> Result<()> {
         before = end;
     }
     Ok(())
+}
+
+/// What of ranges is in a range.
+pub(super) fn within(ranges: &[Entries], Entries { first, end }: Entries) -> Vec<Entries> {
+    let from = ranges.partition_point(|range| range.end <= first);
+    let some = ranges[from..].iter().take_while(|range| range.first < end);
+    let cut = |range: &Entries| Entries { first: range.first.max(first), end: range.end.min(end) };
+    some.map(cut).filter(|range| range.first < range.end).collect()
 }
 
 impl<'a, S: Source, K: Sink> Skim<'a, S, K> {
@@ -195,8 +203,7 @@ impl<'a, S: Source, K: Sink> Skim<'a, S, K> {
         for cluster in self.from.all_clusters()? {
             let (first, end) =
                 (cluster.pages.first_entry, cluster.pages.first_entry + cluster.pages.entry_count);
-            let within = |range: &Entries| Entries { first: range.first.max(first), end: range.end.min(end) };
-            let wanted: Vec<_> = ranges.iter().map(within).filter(|range| range.first < range.end).collect();
+            let wanted = within(ranges, Entries { first, end });
             let count: u64 = wanted.iter().map(|range| range.end - range.first).sum();
             if count == end - first && self.is_complete(&cluster) {
                 self.write()?;
@@ -282,7 +289,7 @@ fn hulls(wanted: &[Entries]) -> Vec<(Entries, Vec<Range<usize>>)> {
 }
 
 /// The entries of ranges.
-fn kept(array: &Array, ranges: &[Range<usize>]) -> Array {
+pub(super) fn kept(array: &Array, ranges: &[Range<usize>]) -> Array {
     match array {
         Array::Values(values) => Array::Values(kept_values(values, ranges)),
         Array::Lists { of, offsets, content } => {
@@ -352,7 +359,7 @@ fn kept_values(values: &Values, ranges: &[Range<usize>]) -> Values {
 }
 
 /// Puts entries of the same fields behind those that there are.
-fn extend(array: &mut Array, more: Array) {
+pub(super) fn extend(array: &mut Array, more: Array) {
     match (array, more) {
         (Array::Values(values), Array::Values(more)) => extend_values(values, more),
         (

@@ -1,13 +1,13 @@
 //! What an estimate says is what a reading asks for.
 
-use crate::made::{How, file};
+use crate::made::{How, Type, Value, file};
 use crate::read::{hows, numbers, types, values_of};
 use crate::store_world::{Kind, World, all_ints, header, ints, sealed};
 use dolmen_rntuple::estimate::usage;
 use dolmen_rntuple::format::locator::Locator;
 use dolmen_rntuple::format::schema::ColumnKind;
 use dolmen_rntuple::store::{CreateOptions, When};
-use dolmen_rntuple::{Entries, Memory, Ntuple, Result, Source, Want};
+use dolmen_rntuple::{Array, Entries, Memory, Ntuple, Result, Source, Values, Want};
 use proptest::prelude::*;
 use std::sync::Mutex;
 
@@ -55,6 +55,29 @@ proptest! {
         prop_assert_eq!(usage.columns.iter().map(|column| column.page_count).sum::<u64>(), usage.page_count);
         prop_assert_eq!(usage.entry_count, read[0].len());
         prop_assert!(usage.request_count <= usage.page_count);
+    }
+
+    #[test]
+    fn how_long_lists_are_is_read_without_what_they_have(
+        item in types(), how in hows(), count in 1_usize..40, seed in any::<u64>(),
+    ) {
+        let of = Type::List(ColumnKind::SplitIndex64, Box::new(item));
+        let values = values_of(&of, count, &mut numbers(seed));
+        let (bytes, anchor) = file(&of, &values, How { has_checksums: false, ..how });
+        let source = Counted { memory: Memory::new(bytes.into()), asked: Mutex::new(Vec::new()) };
+        let ntuple = Ntuple::open(source, &anchor).unwrap();
+        let all = Entries { first: 0, end: count as u64 };
+        let usage = usage(&ntuple, &[0], all).unwrap();
+        ntuple.source().asked.lock().unwrap().clear();
+        let read = ntuple.read_numbers(&[0], all).unwrap();
+        let asked: u64 = ntuple.source().asked.lock().unwrap().iter().map(|(_, bytes)| bytes).sum();
+        prop_assert_eq!(usage.columns[0].column, 0);
+        prop_assert_eq!(asked, usage.columns[0].stored_bytes);
+        let lengths = values.iter().map(|value| match value {
+            Value::Several(items) => items.len() as u64,
+            other => panic!("{other:?} is no list"),
+        });
+        prop_assert_eq!(read, vec![Array::Values(Values::U64(lengths.collect()))]);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Trees that are imported: as fields with the same values, in clusters, or not at all.
 
+use crate::made::value;
 use crate::store_world::{LEASE_NS, World};
 use crate::tree_made::{Branch, How, branch, element, leaf};
 use crate::trees::{HOW, all, entry, tree};
@@ -79,6 +80,40 @@ fn a_tree_is_imported_in_clusters_of_whole_baskets_with_the_values_that_it_has()
             clusters.iter().map(|cluster| cluster.pages.first_entry + cluster.pages.entry_count).collect();
         assert_eq!(ends, told);
         assert!(ends.len() > 3 && ends.iter().all(|end| end % 10 == 0), "{ends:?}");
+    });
+}
+
+#[test]
+fn a_skim_of_a_tree_has_the_entries_of_its_ranges_put_together_in_clusters() {
+    let range = |(first, end)| Entries { first, end };
+    World::each(|world| {
+        let (tree, store, options) = (two_branches(), world.store(), CreateOptions::default());
+        let few: Vec<_> = (0..COUNT).step_by(3).map(|at| (at, at + 1)).collect();
+        for (nth, wanted) in
+            [&[][..], &[(0, COUNT)], &[(5, 6), (7, 7), (8, 61), (99, 100)], &few].into_iter().enumerate()
+        {
+            let (name, ranges) = (format!("of-{nth}"), wanted.iter().copied().map(range).collect::<Vec<_>>());
+            let made = store.skim_tree(&name, (&tree, &ranges), &how(), &options, |_| ()).unwrap();
+            let entries: Vec<u64> = wanted.iter().flat_map(|&(first, end)| first..end).collect();
+            let count = entries.len() as u64;
+            assert_eq!((made.version.entry_count, made.version.made), (count, Made::Skimmed));
+            let stored = store.open(&name, When::Now).unwrap();
+            let numbers = [stored.field("run_number").unwrap(), stored.field("hits").unwrap()];
+            let read = stored.read(&numbers, range((0, count))).unwrap();
+            let (run, hits) = (all(&tree, "run.number.").unwrap(), all(&tree, "hits[n]").unwrap());
+            for (nth, &entry) in entries.iter().enumerate() {
+                let entry = usize::try_from(entry).unwrap();
+                assert_eq!(value(&read[0], nth), value(&run, entry));
+                assert_eq!(value(&read[1], nth), value(&hits, entry));
+            }
+            // Entries of several steps are one cluster.
+            assert!(stored.all_clusters().unwrap().len() as u64 <= count / 20 + 3);
+        }
+        for wrong in [&[(0, COUNT + 1)][..], &[(5, 9), (8, 10)]] {
+            let ranges: Vec<_> = wrong.iter().copied().map(range).collect();
+            let found = store.skim_tree("wrong", (&tree, &ranges), &how(), &options, |_| ());
+            assert!(matches!(found, Err(Error::NoEntries { .. })));
+        }
     });
 }
 
