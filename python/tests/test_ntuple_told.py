@@ -69,18 +69,18 @@ def test_compressions_are_told_with_their_levels(tmp_path):
 def test_versions_tags_and_times_that_are_not_there_are_told_with_those_that_are(store):
     stored = store.create("events", events(count=10))
     stored.append(events(count=1))
-    refused("there is no version 9; there are 1 to 2$", lambda: stored.open(version=9), dolmen.NotFound)
-    refused('there is no tag "x"; there are none$', lambda: stored.open(tag="x"), dolmen.NotFound)
+    refused("there is no version 9; its versions are 1 to 2$", lambda: stored.open(version=9), dolmen.NotFound)
+    refused('there is no tag "x"; it has no tags$', lambda: stored.open(tag="x"), dolmen.NotFound)
     stored.tag("good")
     stored.tag("better")
     for call in (lambda: stored.open(tag="x"), lambda: stored.untag("x")):
-        refused('there is no tag "x"; there are better, good$', call, dolmen.NotFound)
+        refused('there is no tag "x"; its tags are better, good$', call, dolmen.NotFound)
     told = r"there is no version from 1\.500000000 s or before; the first is from 1\d{9}\.\d{9} s"
     refused(told, lambda: stored.open(time=1.5), dolmen.NotFound)
     stored.append(events(count=1))
     stored.keep(0)
     stored.expire()
-    refused("there is no version 1; there are 2 to 3$", lambda: stored.version(1), dolmen.NotFound)
+    refused("there is no version 1; its versions are 2 to 3$", lambda: stored.version(1), dolmen.NotFound)
 
 
 def test_columns_of_an_order_are_there_and_each_once(store, file):

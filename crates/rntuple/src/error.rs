@@ -566,16 +566,21 @@ fn none(f: &mut fmt::Formatter<'_>, what: &str, name: &str, others: &[Box<str>])
 }
 
 fn no_version(f: &mut fmt::Formatter<'_>, name: &str, by: AskedBy, others: &[Box<str>]) -> fmt::Result {
-    let others = if others.is_empty() { "none".into() } else { others.join(", ") };
     match by {
-        AskedBy::Number => write!(f, "there is no version {name}; there are {others}"),
-        AskedBy::Tag => write!(f, "there is no tag \"{name}\"; there are {others}"),
-        AskedBy::Time => {
-            write!(
-                f,
-                "there is no version from {name} s or before; the first is from {others} s (since 1970)"
-            )
-        }
+        AskedBy::Number => write!(f, "there is no version {name}; ")?,
+        AskedBy::Tag => write!(f, "there is no tag \"{name}\"; ")?,
+        AskedBy::Time => write!(f, "there is no version from {name} s or before; ")?,
+    }
+    let all = others.join(", ");
+    match (by, others) {
+        (AskedBy::Time, [_, ..]) => write!(f, "the first is from {all} s (since 1970)"),
+        (AskedBy::Tag, []) => f.write_str("it has no tags"),
+        (AskedBy::Tag, [only]) => write!(f, "its only tag is {only}"),
+        (AskedBy::Tag, _) => write!(f, "its tags are {all}"),
+        (_, []) => f.write_str("it has no versions"),
+        // What is no number is several: from the first to the last.
+        (_, [only]) if only.parse::<u64>().is_ok() => write!(f, "its only version is {only}"),
+        (AskedBy::Number, _) => write!(f, "its versions are {all}"),
     }
 }
 

@@ -61,7 +61,7 @@ fn missing(stored: &Stored, when: When<'_>) -> Outcome<Failure> {
     let (why, hint) = match when {
         When::Tag(tag) => {
             let tags: Vec<String> = stored.tags()?.into_iter().map(|tag| tag.name.into()).collect();
-            (format!("there is no tag \"{tag}\""), listed("tags", &tags))
+            (format!("there is no tag \"{tag}\""), listed("tag", &tags))
         }
         When::Time(time_ns) => {
             let oldest = stored.versions()?.into_iter().next();
@@ -71,8 +71,8 @@ fn missing(stored: &Stored, when: When<'_>) -> Outcome<Failure> {
             let why = format!("there is no version that was made by {} (UTC)", seconds(time_ns));
             (why, format!("--at takes seconds since 1970{oldest}"))
         }
-        When::Version(number) => (format!("there is no version {number}"), listed("versions", &numbers()?)),
-        When::Now => ("there is no current version".to_owned(), listed("versions", &numbers()?)),
+        When::Version(number) => (format!("there is no version {number}"), listed("version", &numbers()?)),
+        When::Now => ("there is no current version".to_owned(), listed("version", &numbers()?)),
     };
     Ok(Failure::new(Exit::Missing, why).hint(hint))
 }
@@ -81,9 +81,15 @@ fn missing(stored: &Stored, when: When<'_>) -> Outcome<Failure> {
 fn listed(what: &str, names: &[String]) -> String {
     let last = &names[names.len().saturating_sub(TOLD_MAX)..];
     match (names.len() - last.len(), last) {
-        (0, []) => format!("it has no {what}"),
-        (0, _) => format!("its {what} are {}", last.join(", ")),
-        (more, _) => format!("its {what} are {} and {more} before them", last.join(", ")),
+        (0, []) => format!("it has no {what}s"),
+        (0, [only]) => format!("its only {what} is {only}"),
+        (0, _) => format!("its {what}s are {}", last.join(", ")),
+        (more, _) => {
+            let last = last.join(", ");
+            format!(
+                "its last {what}s are {last}, with {more} before them; `dolmen ntuple versions` lists all"
+            )
+        }
     }
 }
 
@@ -94,9 +100,11 @@ mod tests {
     #[test]
     fn of_many_versions_the_last_are_told() {
         let numbers: Vec<String> = (1..=20).map(|number| number.to_string()).collect();
-        assert_eq!(listed("tags", &[]), "it has no tags");
-        assert_eq!(listed("versions", &numbers[..3]), "its versions are 1, 2, 3");
-        let told = listed("versions", &numbers);
-        assert_eq!(told, "its versions are 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20 and 8 before them");
+        assert_eq!(listed("tag", &[]), "it has no tags");
+        assert_eq!(listed("version", &numbers[..1]), "its only version is 1");
+        assert_eq!(listed("version", &numbers[..3]), "its versions are 1, 2, 3");
+        let told = "its last versions are 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, with 8 before them; \
+                    `dolmen ntuple versions` lists all";
+        assert_eq!(listed("version", &numbers), told);
     }
 }
