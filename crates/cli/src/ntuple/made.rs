@@ -30,7 +30,8 @@ pub(crate) struct Skim {
     /// Only entries for which this holds, such as 'met > 20', of a number or of how long a list is; of several all have to hold
     #[arg(long = "filter", value_name = "CONDITION", value_parser = condition)]
     filters: Vec<Condition>,
-    /// Makes it an ntuple of a container, or of an object store: POOL CONT NTUPLE, s3://BUCKET PREFIX NTUPLE or s3://BUCKET/PREFIX NTUPLE
+    /// Makes it an ntuple of a container, or of an object store: POOL CONT NTUPLE, s3://BUCKET PREFIX NTUPLE or s3://BUCKET/PREFIX NTUPLE, and
+    /// s3://BUCKET/ NTUPLE of a bucket as a whole
     #[arg(
         long, value_names = ["POOL", "CONT", "NTUPLE"], num_args = 2..=3, required_unless_present = "to",
         conflicts_with = "to"
@@ -74,9 +75,10 @@ pub(crate) struct AddColumn {
 
 pub(crate) fn skim(args: &Skim) -> Outcome<Answer> {
     if let Some(file) = &args.to {
+        let doing = || format!("skim {} to {}", args.source.shown(), shown_outside(file));
+        args.source.refuse_own(file).doing(doing)?;
         let any = args.source.open_any()?;
-        return skim_to_file(args, &any, file)
-            .doing(|| format!("skim {} to {}", args.source.shown(), shown_outside(file)));
+        return skim_to_file(args, &any, file).doing(doing);
     }
     let (to, name) = super::source::destination(&args.into, &args.source)?;
     let (any, home) = open_both(&args.source, &to)?;
@@ -229,8 +231,9 @@ fn filled(
 }
 
 pub(crate) fn to_parquet(args: &ToParquet) -> Outcome<Answer> {
-    let any = args.source.open_any()?;
     let doing = || format!("write {} to {}", args.source.shown(), shown_outside(&args.to));
+    args.source.refuse_own(&args.to).doing(doing)?;
+    let any = args.source.open_any()?;
     let (entries, groups) = parquet_of(args, &any).doing(doing)?;
     let told = format!(
         "{} in {}, {}",

@@ -72,8 +72,8 @@ pub(crate) enum Command {
     Scrub(stored::Scrub),
     /// Free versions that were kept for long enough, and what writers that are gone have left
     Gc(stored::Collect),
-    /// Remove an ntuple with all of its versions
-    Destroy(stored::Named),
+    /// Remove an ntuple with all of its versions; one of which tags keep versions only with --force
+    Destroy(stored::Destroy),
 }
 
 pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {

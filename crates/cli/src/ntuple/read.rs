@@ -181,12 +181,13 @@ pub(crate) fn show(source: &Source) -> Outcome<Answer> {
 }
 
 pub(crate) fn export(args: &Export) -> Outcome<Answer> {
+    let doing = || format!("export {} to {}", args.source.shown(), shown_outside(&args.to));
+    args.source.refuse_own(&args.to).doing(doing)?;
     let opened = args.source.open()?;
     heard();
     let entries = each!(&opened, ntuple => ntuple.entry_count());
     let bar = Bar::of(entries, "exporting", "entries");
-    each!(&opened, ntuple => home::export(ntuple, &args.to, |done| step(&bar, done)))
-        .doing(|| format!("export {} to {}", args.source.shown(), shown_outside(&args.to)))?;
+    each!(&opened, ntuple => home::export(ntuple, &args.to, |done| step(&bar, done))).doing(doing)?;
     drop(bar);
     let told = format!("{} in {}", count(entries, "entry", "entries"), shown_outside(&args.to));
     Ok(Answer::new(told, json!({ "entries": entries })))
@@ -279,6 +280,8 @@ fn dollars(amount: f64) -> String {
 }
 
 pub(crate) fn plot(args: &Plot) -> Outcome<Answer> {
+    let doing = || format!("draw {}", shown_outside(&args.to));
+    args.chosen.source.refuse_own(&args.to).doing(doing)?;
     let (medium, (header, usage)) = (args.chosen.medium()?, args.chosen.usage()?);
     let mut bars: Vec<_> = by_field(&header, &usage)
         .into_iter()
@@ -294,7 +297,7 @@ pub(crate) fn plot(args: &Plot) -> Outcome<Answer> {
     });
     let fields = bars.len() as u64;
     bars.truncate(usize::try_from(args.top).unwrap_or(usize::MAX));
-    picture::draw(&args.to, &header.name, &bars).doing(|| format!("draw {}", shown_outside(&args.to)))?;
+    picture::draw(&args.to, &header.name, &bars).doing(doing)?;
     let drawn: Vec<Value> = bars
         .iter()
         .map(|bar| json!({ "field": bar.name, "stored_bytes": bar.stored_bytes, "seconds": bar.seconds }))

@@ -115,6 +115,25 @@ impl Source {
         any_of(file, root, name)
     }
 
+    /// Refuses to write to the file that this is read from, however it is written.
+    pub(crate) fn refuse_own(&self, to: &Path) -> Outcome<()> {
+        let [file, rest @ ..] = &self.words[..] else { unreachable!("one word is required") };
+        let file = Path::new(file);
+        let is_own = rest.len() < 2
+            && match (address(file), address(to)) {
+                (Some(one), Some(other)) => one == other,
+                (None, None) => {
+                    file.canonicalize().is_ok_and(|one| to.canonicalize().is_ok_and(|to| to == one))
+                }
+                _ => false,
+            };
+        if !is_own {
+            return Ok(());
+        }
+        let failure = Failure::new(Exit::Usage, "it is read from that file, which would be replaced");
+        Err(failure.hint("name another file with --to; it can take the place of this one when it is there"))
+    }
+
     /// The container and the ntuple that three words name.
     pub(crate) fn stored(&self) -> Outcome<Option<(ContArg, &str)>> {
         let [pool, cont, name] = &self.words[..] else { return Ok(None) };
@@ -147,8 +166,15 @@ impl Source {
     }
 
     pub(crate) fn opened(&self, home: Home, name: &str) -> Outcome<Opened> {
-        let ntuple = self.version.open(&home.store, name).doing(|| format!("open {}", self.shown()))?;
-        Ok(Opened::Stored(ntuple, home.into_held()))
+        let ntuple = self.version.open(&home.store, name).map_err(|failure| match &self.words[..] {
+            [bucket, prefix] if is_bucket(bucket) && failure.exit == Exit::Missing => {
+                let (bucket, prefix) = (word(Path::new(bucket)), word(Path::new(prefix)));
+                failure
+                    .hint(format!("if {prefix} is a prefix, name the ntuple, too: {bucket} {prefix} NTUPLE"))
+            }
+            _ => failure,
+        });
+        Ok(Opened::Stored(ntuple.doing(|| format!("open {}", self.shown()))?, home.into_held()))
     }
 }
 
@@ -156,7 +182,16 @@ impl Source {
 pub(crate) fn destination(words: &[OsString], like: &Source) -> Outcome<(ContArg, String)> {
     let (pool, cont, name) = match words {
         [pool, cont, name] => (Path::new(pool), text(cont)?, name),
-        // The bucket as a whole is a store as well.
+        [bucket, prefix] if is_bucket(bucket) => {
+            let (bucket, prefix) = (word(Path::new(bucket)), word(Path::new(prefix)));
+            let why =
+                format!("the name of an ntuple is missing: {bucket} {prefix} is the store {bucket}/{prefix}");
+            let hint = format!(
+                "write --into {bucket} {prefix} NTUPLE; {bucket}/ {prefix} is ntuple {prefix} of the bucket as a whole"
+            );
+            return Err(Failure::new(Exit::Usage, why).hint(hint));
+        }
+        // The bucket as a whole is a store as well: with a slash behind it.
         [store, name] if address(Path::new(store)).is_some() => {
             let store = text(store)?;
             let end = store["s3://".len()..].find('/').map_or(store.len(), |at| at + "s3://".len());
@@ -168,6 +203,11 @@ pub(crate) fn destination(words: &[OsString], like: &Source) -> Outcome<(ContArg
         }
     };
     Ok((ContArg { pool: like.wait.pool(pool), cont: cont.to_owned() }, text(name)?.to_owned()))
+}
+
+/// Whether a word is a bucket, and nothing behind it.
+fn is_bucket(word: &OsString) -> bool {
+    address(Path::new(word)).is_some_and(|address| !address["s3://".len()..].contains('/'))
 }
 
 /// An ntuple or a tree of the file of ROOT at a path; the only one if there is no name.

@@ -228,6 +228,15 @@ pub(crate) struct CloneFields {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Destroy {
+    #[command(flatten)]
+    named: Named,
+    /// Also an ntuple of which tags keep versions, or that is damaged
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Reshape {
     #[command(flatten)]
     named: Named,
@@ -706,15 +715,40 @@ pub(crate) fn collect(args: &Collect) -> Outcome<Answer> {
     let damaged: Vec<String> =
         collected.damaged.iter().map(|one| format!("\"{}\" ({})", one.name, one.why)).collect();
     let why = format!(
-        "what may be of damaged ntuples is left: {}; `dolmen ntuple destroy` frees one with all that is left of it",
+        "what may be of damaged ntuples is left: {}; `dolmen ntuple destroy --force` frees one with all that is left of it",
         damaged.join(", ")
     );
     Ok(answer.ending(Exit::Found, why))
 }
 
-pub(crate) fn destroy(args: &Named) -> Outcome<Answer> {
-    args.with(true, "destroy", |store, _| Ok(store.destroy(&args.name).map(drop)?))?;
+pub(crate) fn destroy(Destroy { named, force }: &Destroy) -> Outcome<Answer> {
+    let opened = open(&named.cont, true)?;
+    let tagged = if *force { Ok(()) } else { refuse_tagged(&opened.store, &named.name) };
+    let done = tagged.and_then(|()| Ok(opened.store.destroy(&named.name).map(drop)?));
+    let done = done.doing(|| format!("destroy {}", named.words(&opened)));
+    opened.close()?;
+    done?;
     Ok(Answer::new(String::new(), json!({})))
+}
+
+/// Refuses an ntuple of which tags keep versions, or of which cannot be told whether they do.
+fn refuse_tagged(store: &Store, name: &str) -> Outcome<()> {
+    let tags = store.ntuple(name).and_then(|stored| stored.tags());
+    let tags = tags.map_err(|error| match Failure::from(error) {
+        failure if failure.exit == Exit::Damaged => {
+            failure.hint("add --force to destroy it with all that is left of it")
+        }
+        failure => failure,
+    })?;
+    let (kept, all) = match &tags[..] {
+        [] => return Ok(()),
+        [only] => (format!("tag {} keeps version {} of it", only.name, only.version), "it"),
+        some => {
+            let names: Vec<&str> = some.iter().map(|tag| &*tag.name).collect();
+            (format!("tags {} keep versions of it", names.join(", ")), "all of them")
+        }
+    };
+    Err(Failure::new(Exit::Taken, kept).hint(format!("`dolmen ntuple untag` {all} first, or add --force")))
 }
 
 #[cfg(test)]

@@ -1,15 +1,18 @@
 //! `dolmen ntuple`.
 
 use crate::common::Place;
+use dolmen_client::{At, ContName, Credentials, Label, ObjectClass, ObjectType, Oid, Pool};
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::Schema;
 use dolmen_rntuple::rootfile::{FileOptions, FileTime, RootFile, RootWriter};
+use dolmen_rntuple::store::{Store, StoreOptions};
 use dolmen_rntuple::write::{self, Options};
 use dolmen_rntuple::{Array, Entries, Lists, Ntuple, Values};
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 
 pub(crate) const COUNT: i32 = 3000;
 
@@ -176,6 +179,89 @@ fn what_a_file_lacks_of_fields_that_were_added_later_is_filled() {
 }
 
 #[test]
+fn nothing_that_is_written_takes_the_place_of_the_file_that_it_is_made_of() {
+    let place = Place::new("ntuples-own");
+    make_file(&place.path("in.root"));
+    std::os::unix::fs::symlink("in.root", place.path("link.root")).unwrap();
+    let before = fs::read(place.path("in.root")).unwrap();
+    let whole = place.path("in.root").display().to_string();
+    let skim = ["ntuple", "skim", "in.root", "-f", "number", "--to"];
+    let (export, parquet) =
+        (["ntuple", "export", "in.root", "--to"], ["ntuple", "to-parquet", "in.root", "--to"]);
+    let plot = ["ntuple", "plot", "in.root", "--to"];
+    for to in ["in.root", "./in.root", &whole, "link.root"] {
+        for command in [&skim[..], &export, &parquet, &plot] {
+            let line = place.fails(2, &[command, &[to]].concat());
+            assert!(
+                line.contains("it is read from that file, which would be replaced; name another file"),
+                "{line}"
+            );
+        }
+    }
+    let stored = ["ntuple", "skim", "s3://bucket/in.root", "events", "--to", "s3://bucket/in.root"];
+    assert!(place.fails(2, &stored).contains("would be replaced"));
+    assert_eq!(fs::read(place.path("in.root")).unwrap(), before);
+    // Another file is replaced.
+    fs::write(place.path("out.root"), b"old").unwrap();
+    assert_eq!(place.json(&[&skim[..], &["out.root"]].concat())["entries"], COUNT);
+}
+
+#[test]
+fn an_ntuple_with_tags_is_destroyed_only_by_force() {
+    let place = Place::new("ntuples-tagged");
+    place.pool_with_files();
+    make_file(&place.path("in.root"));
+    place.ok(&["ntuple", "import", "p", "c", "in.root"]);
+    let destroy = ["ntuple", "destroy", "p", "c", "events"];
+    place.ok(&["ntuple", "tag", "p", "c", "events", "paper"]);
+    let one = place.fails(4, &destroy);
+    let told = "cannot destroy ntuple events of container c: tag paper keeps version 1 of it; \
+                `dolmen ntuple untag` it first, or add --force\n";
+    assert!(one.ends_with(told), "{one}");
+    place.ok(&["ntuple", "tag", "p", "c", "events", "draft"]);
+    let two = place.fails(4, &destroy);
+    assert!(
+        two.contains("tags draft, paper keep versions of it; `dolmen ntuple untag` all of them"),
+        "{two}"
+    );
+    assert_eq!(place.json(&["ntuple", "show", "p", "c", "events", "--tag", "paper"])["entries"], COUNT);
+    place.ok(&[&destroy[..], &["--force"]].concat());
+    assert!(place.fails(3, &[&destroy[..], &["--force"]].concat()).contains("events"));
+    assert_eq!(place.ok(&["ntuple", "list", "p", "c"]), "no ntuples\n");
+}
+
+#[test]
+fn of_what_is_damaged_nothing_tells_whether_tags_keep_it_and_force_destroys_it() {
+    let place = Place::new("ntuples-spoilt");
+    place.pool_with_files();
+    make_file(&place.path("in.root"));
+    place.ok(&["ntuple", "import", "p", "c", "in.root"]);
+    place.ok(&["ntuple", "tag", "p", "c", "events", "paper"]);
+    let local = dolmen_local::open(&place.path("p"), &dolmen_local::OpenOptions::default()).unwrap();
+    let pool = Pool::connect(Arc::new(local), Credentials::default()).unwrap();
+    let cont = pool.open_container(&ContName::Label(Label::new("c").unwrap())).unwrap();
+    let number = Store::new(&cont, &StoreOptions::default()).list().unwrap()[0].number;
+    let oid = Oid::new(ObjectType::DkeyLexical, ObjectClass::S1, 0x4e54_504c, number);
+    cont.object(oid).unwrap().put(At::Latest, b"tag/paper", b"record", b"spoilt").unwrap();
+    drop((cont, pool));
+    let destroy = ["ntuple", "destroy", "p", "c", "events"];
+    let line = place.fails(7, &destroy);
+    assert!(line.ends_with("; add --force to destroy it with all that is left of it\n"), "{line}");
+    place.ok(&[&destroy[..], &["--force"]].concat());
+    assert_eq!(place.ok(&["ntuple", "list", "p", "c"]), "no ntuples\n");
+}
+
+#[test]
+fn a_bucket_and_a_prefix_are_a_store_and_no_ntuple_is_made_of_the_prefix() {
+    let place = Place::new("ntuples-prefix");
+    make_file(&place.path("in.root"));
+    let line = place.fails(2, &["ntuple", "skim", "in.root", "--into", "s3://bucket", "run1"]);
+    let told = "the name of an ntuple is missing: s3://bucket run1 is the store s3://bucket/run1; write --into \
+                s3://bucket run1 NTUPLE; s3://bucket/ run1 is ntuple run1 of the bucket as a whole\n";
+    assert!(line.ends_with(told), "{line}");
+}
+
+#[test]
 fn an_ntuple_is_copied_within_one_pool() {
     let place = Place::new("ntuples-copied");
     place.pool_with_files();
@@ -239,20 +325,21 @@ fn what_is_not_there_is_told_with_what_is() {
     let show = ["ntuple", "show", "p", "c", "events"];
     let fails = |more: &[&str]| place.fails(3, &[&show[..], more].concat());
     assert!(fails(&["--tag", "x"]).contains("there is no tag \"x\"; it has no tags"));
+    assert!(fails(&["--version", "9"]).ends_with("there is no version 9; its only version is 1\n"));
     place.ok(&["ntuple", "tag", "p", "c", "events", "first"]);
     place.ok(&["ntuple", "append", "p", "c", "events", "in.root"]);
     let line = fails(&["--tag", "x"]);
-    assert!(line.contains("cannot open p c events: there is no tag \"x\"; its tags are first"), "{line}");
+    assert!(line.contains("cannot open p c events: there is no tag \"x\"; its only tag is first"), "{line}");
     assert!(fails(&["--version", "9"]).contains("there is no version 9; its versions are 1, 2"));
     let line = fails(&["--at", "1"]);
     assert!(line.contains("no version that was made by 1970-01-01 00:00:01 (UTC)"), "{line}");
     assert!(line.contains("seconds since 1970; the oldest is 1, made 2"), "{line}");
     let untag = place.fails(3, &["ntuple", "untag", "p", "c", "events", "zz"]);
-    assert!(untag.contains("there is no tag \"zz\"; its tags are first"), "{untag}");
+    assert!(untag.contains("there is no tag \"zz\"; its only tag is first"), "{untag}");
     let tag = place.fails(3, &["ntuple", "tag", "p", "c", "events", "t", "7"]);
     assert!(tag.contains("there is no version 7; its versions are 1, 2"), "{tag}");
     let clone = place.fails(3, &["ntuple", "clone", "p", "c", "events", "new", "--tag", "x"]);
-    assert!(clone.contains("its tags are first"), "{clone}");
+    assert!(clone.contains("its only tag is first"), "{clone}");
     let scrub = place.fails(3, &["ntuple", "scrub", "p", "c", "events", "--version", "8"]);
     assert!(scrub.contains("its versions are 1, 2"), "{scrub}");
     let list = place.fails(2, &["ntuple", "list", "p"]);

@@ -127,6 +127,15 @@ fn ntuples_are_made_of_others_in_a_bucket() {
     assert_eq!(listed.as_array().unwrap().len(), 2);
     let part = place.json(&["ntuple", "show", &one, "part"]);
     assert_eq!(part, place.json(&["ntuple", "show", &bucket, "one", "part"]));
+    let prefix = place.fails(3, &["ntuple", "show", &bucket, "one"]);
+    assert!(
+        prefix.ends_with(&format!("if one is a prefix, name the ntuple, too: {bucket} one NTUPLE\n")),
+        "{prefix}"
+    );
+    // The bucket as a whole is a store, too.
+    let root = format!("{bucket}/");
+    place.ok(&["ntuple", "skim", &one, "part", "--into", &root, "whole"]);
+    assert_eq!(place.json(&["ntuple", "show", &bucket, "whole"])["entries"], COUNT);
     place.ok(&["ntuple", "tag", &one, "part", "kept"]);
     place.ok(&["ntuple", "keep", &one, "part", "60"]);
     place.ok(&["ntuple", "expire", &one, "part"]);
