@@ -9,11 +9,13 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_rntuple::bucket::{BucketResult, Put};
 use dolmen_rntuple::rootfile::Output;
 use dolmen_types::IoBuf;
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, future, stream};
 use object_store::aws::AmazonS3;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
-use object_store::{ObjectStore, PutOptions, PutPayload, Result as Answer};
+use object_store::{
+    Error as Said, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutOptions, PutPayload, Result as Answer,
+};
 use std::io::IoSlice;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -88,7 +90,8 @@ async fn put_parts(
     if has_failed.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let id = &store.create_multipart(path).await?;
+    let (id, before) = future::join(store.create_multipart(path), Before::look(store, path)).await;
+    let id = &id?;
     let part_bytes = PART_BYTES.max(bytes.len().div_ceil(PARTS_MAX));
     let starts = (0..bytes.len()).step_by(part_bytes).enumerate();
     let parts = stream::iter(starts).map(|(nth, start)| async move {
@@ -110,13 +113,57 @@ async fn put_parts(
     }
     drop(parts);
     if answer.is_ok() {
-        answer = store.complete_multipart(path, id, whole).await.map(drop);
+        answer = put_together(store, path, (id, whole), bytes.len() as u64, &before).await;
     }
     if answer.is_err() {
         // Ignored: what failed before is told; a service takes away what is never completed as its owner has set.
         drop(store.abort_multipart(path, id).await);
     }
     answer
+}
+
+/// What was at the place of an object before it was written.
+enum Before {
+    /// Nothing.
+    Nothing,
+    /// Another object.
+    Object(ObjectMeta),
+    /// Nobody could tell.
+    Unknown,
+}
+
+impl Before {
+    async fn look(store: &AmazonS3, path: &Path) -> Self {
+        match store.head(path).await {
+            Ok(object) => Self::Object(object),
+            Err(Said::NotFound { .. }) => Self::Nothing,
+            Err(_) => Self::Unknown,
+        }
+    }
+
+    fn is_replaced_by(&self, now: &ObjectMeta) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Object(before) => (&before.e_tag, before.last_modified) != (&now.e_tag, now.last_modified),
+            Self::Unknown => false,
+        }
+    }
+}
+
+/// Makes an object of the parts of an upload. Where the answer is lost its repetition is told that there is no such upload: then
+/// the object says whether it was done.
+async fn put_together(
+    store: &AmazonS3,
+    path: &Path,
+    (id, parts): (&String, Vec<PartId>),
+    bytes: u64,
+    before: &Before,
+) -> Answer<()> {
+    let Err(said) = store.complete_multipart(path, id, parts).await else { return Ok(()) };
+    match store.head(path).await {
+        Ok(now) if now.size == bytes && before.is_replaced_by(&now) => Ok(()),
+        _ => Err(said),
+    }
 }
 
 /// Parts of an object that grows which are under way at once: what it takes of memory, with the first and the one that is being filled.
@@ -131,6 +178,8 @@ pub struct RemoteOutput {
     path: Path,
     /// Of the upload, once there is a part.
     id: Option<String>,
+    /// What was there when the upload began.
+    before: Before,
     /// The first part, of which the start is written last.
     first: Vec<u8>,
     /// The part that is being filled, behind the first.
@@ -161,6 +210,7 @@ impl RemoteOutput {
             remote: Arc::clone(remote),
             key: key.into(),
             id: None,
+            before: Before::Unknown,
             first: Vec::new(),
             growing: Vec::new(),
             offset: 0,
@@ -228,7 +278,9 @@ impl RemoteOutput {
             return Ok(id.clone());
         }
         let store = self.remote.store(DOING, &self.key)?;
-        let id = wait(self.remote.runtime(), (DOING, &self.key), store.create_multipart(&self.path))?;
+        let begin = future::join(Before::look(store, &self.path), store.create_multipart(&self.path));
+        let (before, id) = wait(self.remote.runtime(), (DOING, &self.key), begin)?;
+        self.before = before;
         let id = id.map_err(|said| self.remote.failed(DOING, &self.key, said))?;
         Ok(self.id.insert(id).clone())
     }
@@ -267,11 +319,8 @@ impl RemoteOutput {
         let parts = self.done.drain(..).map(|(_, part)| part).collect();
         let id = self.begin()?;
         let store = self.remote.store(DOING, &self.key)?;
-        let completed = wait(
-            self.remote.runtime(),
-            (DOING, &self.key),
-            store.complete_multipart(&self.path, &id, parts),
-        )?;
+        let complete = put_together(store, &self.path, (&id, parts), self.offset, &self.before);
+        let completed = wait(self.remote.runtime(), (DOING, &self.key), complete)?;
         completed.map_err(|said| self.remote.failed(DOING, &self.key, said))?;
         self.id = None;
         Ok(())

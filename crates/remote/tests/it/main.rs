@@ -6,6 +6,7 @@ mod bucket;
 mod failing;
 mod file;
 mod hostile;
+mod lossy;
 mod store;
 mod tls;
 mod weed;

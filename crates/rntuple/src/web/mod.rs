@@ -4,18 +4,19 @@
 //! and connections that stay. Everything else is answered by its status.
 //!
 //! Invariants: at most [`CONNECTIONS_MAX`] connections, each with a thread and [`PART_BYTES`] of memory; the head of a request
-//! has at most [`HEAD_BYTES_MAX`].
+//! has at most [`HEAD_BYTES_MAX`]. Nobody keeps others out by being silent: where all places are taken, who has waited for
+//! [`Patience::crowded`] gives his to the next.
 
 #[doc(hidden)]
 pub mod fuzz;
 mod request;
 
 use crate::error::{Error, Result};
-use dolmen_env::{Address, Bell, Listener, Moved, Socket, Waiter, spawn};
+use dolmen_env::{Address, Bell, Clock as _, Listener, Moved, RealClock, Socket, Waiter, spawn};
 use request::{Ask, Asked, Method, Part};
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -28,8 +29,22 @@ const HEAD_BYTES_MAX: usize = 256 << 10;
 /// Bytes that are made and sent at once.
 const PART_BYTES: usize = 1 << 20;
 
-/// How long a connection may be silent, or not take what it asked for.
-const SILENT_MAX: Duration = Duration::from_secs(60);
+/// How long a connection may take to ask, or not take what it asked for.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// While there is room for others.
+    quiet: Duration,
+    /// While there is none.
+    crowded: Duration,
+    /// How often it is looked whether there is.
+    look: Duration,
+}
+
+const PATIENCE: Patience = Patience {
+    quiet: Duration::from_secs(60),
+    crowded: Duration::from_secs(5),
+    look: Duration::from_secs(1),
+};
 
 /// How long to wait for room for one more connection before looking again.
 const FULL_WAIT: Duration = Duration::from_millis(50);
@@ -51,9 +66,23 @@ pub struct Shown {
 
 struct State {
     files: Vec<Shown>,
-    /// Rung when all are to end.
+    /// Rung when all are to end, which `is_over` then says.
     stop: Bell,
+    is_over: AtomicBool,
     connection_count: AtomicUsize,
+    patience: Patience,
+}
+
+impl State {
+    fn new(files: Vec<Shown>, patience: Patience) -> dolmen_env::Result<Self> {
+        let (stop, is_over) = (Bell::new()?, AtomicBool::new(false));
+        Ok(Self { files, stop, is_over, connection_count: AtomicUsize::new(0), patience })
+    }
+
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.stop.ring();
+    }
 }
 
 /// Files that are served until this is dropped.
@@ -72,8 +101,7 @@ impl Served {
     pub fn start(address: &Address, files: Vec<Shown>) -> Result<Self> {
         let listener = Listener::bind(address).map_err(io)?;
         let address = listener.address().clone();
-        let stop = Bell::new().map_err(io)?;
-        let state = Arc::new(State { files, stop, connection_count: AtomicUsize::new(0) });
+        let state = Arc::new(State::new(files, PATIENCE).map_err(io)?);
         let of_thread = state.clone();
         let thread = spawn("dolmen-web", move || {
             if let Err(error) = listen(&listener, &of_thread, || listener.accept()) {
@@ -100,7 +128,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        self.state.stop.ring();
+        self.state.end();
         if let Some(thread) = self.thread.take() {
             // Ignored: as above.
             drop(thread.join());
@@ -113,18 +141,70 @@ fn io(error: dolmen_env::Error) -> Error {
 }
 
 /// A connection, as long as it counts.
-struct Counted(Arc<State>);
+struct Counted {
+    state: Arc<State>,
+    has_place: bool,
+}
 
 impl Counted {
     fn new(state: &Arc<State>) -> Self {
         state.connection_count.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(state))
+        Self { state: Arc::clone(state), has_place: true }
+    }
+
+    /// Gives its place to another one, if all are taken: of several that would, one.
+    fn gives_place(&mut self) -> bool {
+        let (all, fewer) = (CONNECTIONS_MAX, CONNECTIONS_MAX - 1);
+        let count = &self.state.connection_count;
+        let gives = count.compare_exchange(all, fewer, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        self.has_place &= !gives;
+        gives
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.connection_count.fetch_sub(1, Ordering::AcqRel);
+        if self.has_place {
+            self.state.connection_count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// A connection and its place.
+struct Place {
+    socket: Socket,
+    counted: Counted,
+}
+
+/// Which way a connection is to move.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    In,
+    Out,
+}
+
+impl Place {
+    fn state(&self) -> &State {
+        &self.counted.state
+    }
+
+    /// Waits until it can be moved that way, and no longer than whoever has waited since `began_ns` may.
+    fn wait(&mut self, way: Way, began_ns: u64) -> Spoken {
+        let patience = self.state().patience;
+        loop {
+            let state = &self.counted.state;
+            let beside = Some(&state.stop);
+            let ready =
+                self.socket.wait_beside(way == Way::In, way == Way::Out, beside, Some(patience.look))?;
+            if ready.readable || ready.writable {
+                return Ok(());
+            }
+            let waited = Duration::from_nanos(RealClock.monotonic_ns().saturating_sub(began_ns));
+            let is_over = state.is_over.load(Ordering::Acquire) || waited >= patience.quiet;
+            if is_over || (waited >= patience.crowded && self.counted.gives_place()) {
+                return Err(Over::Gone);
+            }
+        }
     }
 }
 
@@ -161,10 +241,10 @@ fn listen(
         }
         was_refused = accepted.is_err();
         let Ok(Some(socket)) = accepted else { continue };
-        let counted = Counted::new(state);
+        let mut place = Place { socket, counted: Counted::new(state) };
         let started = spawn("dolmen-web-one", move || {
             // Ignored: who has gone away, or is silent for too long, is told nothing.
-            let _ended = converse(&socket, &counted.0);
+            let _ended = converse(&mut place);
         });
         if let Err(error) = started {
             dolmen_env::say(&format!("a connection was refused: {error}"));
@@ -191,55 +271,51 @@ impl From<dolmen_env::Error> for Over {
 }
 
 /// Answers one request after the other.
-fn converse(socket: &Socket, state: &State) -> Spoken {
+fn converse(place: &mut Place) -> Spoken {
     let mut received = Vec::new();
     loop {
+        let began_ns = RealClock.monotonic_ns();
         let (head_bytes, ask) = loop {
             match request::parse(&received, HEAD_BYTES_MAX) {
                 Ok(Some(found)) => break found,
-                Ok(None) => receive(socket, state, &mut received)?,
-                Err(status) => return send(socket, state, plain(status, "close", "", true).as_bytes()),
+                Ok(None) => receive(place, began_ns, &mut received)?,
+                Err(status) => return send(place, plain(status, "close", "", true).as_bytes()),
             }
         };
         received.drain(..head_bytes);
         let is_last = ask.is_last;
-        answer(socket, state, &ask)?;
+        answer(place, &ask)?;
         if is_last {
             return Ok(());
         }
     }
 }
 
-fn receive(socket: &Socket, state: &State, received: &mut Vec<u8>) -> Spoken {
+/// Some bytes of a request whose first was waited for since `began_ns`.
+fn receive(place: &mut Place, began_ns: u64, received: &mut Vec<u8>) -> Spoken {
     let mut part = [0; 16 << 10];
     loop {
-        match socket.read(&mut part)? {
+        match place.socket.read(&mut part)? {
             Moved::Bytes(count) => {
                 received.extend_from_slice(&part[..count]);
                 return Ok(());
             }
             Moved::End => return Err(Over::Gone),
-            Moved::Later => {
-                let ready = socket.wait_beside(true, false, Some(&state.stop), Some(SILENT_MAX))?;
-                if !ready.readable && !ready.is_gone {
-                    return Err(Over::Gone);
-                }
-            }
+            Moved::Later => place.wait(Way::In, began_ns)?,
         }
     }
 }
 
-fn send(socket: &Socket, state: &State, mut bytes: &[u8]) -> Spoken {
+fn send(place: &mut Place, mut bytes: &[u8]) -> Spoken {
+    let mut began_ns = RealClock.monotonic_ns();
     while !bytes.is_empty() {
-        match socket.write(&[IoSlice::new(bytes)])? {
-            Moved::Bytes(count) => bytes = &bytes[count..],
-            Moved::End => return Err(Over::Gone),
-            Moved::Later => {
-                let ready = socket.wait_beside(false, true, Some(&state.stop), Some(SILENT_MAX))?;
-                if !ready.writable {
-                    return Err(Over::Gone);
-                }
+        match place.socket.write(&[IoSlice::new(bytes)])? {
+            Moved::Bytes(count) => {
+                bytes = &bytes[count..];
+                began_ns = RealClock.monotonic_ns();
             }
+            Moved::End => return Err(Over::Gone),
+            Moved::Later => place.wait(Way::Out, began_ns)?,
         }
     }
     Ok(())
@@ -255,11 +331,12 @@ fn plain(status: &str, connection: &str, more: &str, has_body: bool) -> String {
     )
 }
 
-fn answer(socket: &Socket, state: &State, ask: &Ask) -> Spoken {
+fn answer(place: &mut Place, ask: &Ask) -> Spoken {
+    let state = &Arc::clone(&place.counted.state);
     let has_body = ask.method == Method::Get;
     let connection = if ask.is_last { "close" } else { "keep-alive" };
-    let refused = |status: &str, more: &str| {
-        send(socket, state, plain(status, connection, more, ask.method != Method::Head).as_bytes())
+    let mut refused = |status: &str, more: &str| {
+        send(place, plain(status, connection, more, ask.method != Method::Head).as_bytes())
     };
     if ask.method == Method::Other {
         return refused("405 Method Not Allowed", "Allow: GET, HEAD\r\n");
@@ -271,7 +348,7 @@ fn answer(socket: &Socket, state: &State, ask: &Ask) -> Spoken {
              Content-Length: {}\r\n\r\n",
             names.len()
         );
-        return send(socket, state, (head + if has_body { &names } else { "" }).as_bytes());
+        return send(place, (head + if has_body { &names } else { "" }).as_bytes());
     }
     let Some(file) = state.files.iter().find(|file| *file.name == *ask.path) else {
         return refused("404 Not Found", "");
@@ -291,7 +368,7 @@ fn answer(socket: &Socket, state: &State, ask: &Ask) -> Spoken {
                 "HTTP/1.1 200 OK\r\n{common}Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
                 file.length_bytes
             );
-            send(socket, state, head.as_bytes())?;
+            send(place, head.as_bytes())?;
             vec![(Vec::new(), Part { first: 0, end: file.length_bytes })]
         }
         Asked::One(part) => {
@@ -300,20 +377,20 @@ fn answer(socket: &Socket, state: &State, ask: &Ask) -> Spoken {
                 content_range(part, file),
                 part.end - part.first
             );
-            send(socket, state, head.as_bytes())?;
+            send(place, head.as_bytes())?;
             vec![(Vec::new(), part)]
         }
-        Asked::Several(parts) => several(socket, state, file, &common, &parts)?,
+        Asked::Several(parts) => several(place, file, &common, &parts)?,
     };
     if !has_body {
         return Ok(());
     }
     let is_several = parts.len() > 1;
     for (before, part) in parts {
-        send(socket, state, &before)?;
-        send_part(socket, state, file, part)?;
+        send(place, &before)?;
+        send_part(place, file, part)?;
     }
-    if is_several { send(socket, state, closing().as_bytes()) } else { Ok(()) }
+    if is_several { send(place, closing().as_bytes()) } else { Ok(()) }
 }
 
 fn content_range(part: Part, file: &Shown) -> String {
@@ -329,8 +406,7 @@ fn closing() -> String {
 
 /// Sends the head of an answer in several parts; each part with what goes before it.
 fn several(
-    socket: &Socket,
-    state: &State,
+    place: &mut Place,
     file: &Shown,
     common: &str,
     parts: &[Part],
@@ -349,18 +425,18 @@ fn several(
         "HTTP/1.1 206 Partial Content\r\n{common}Content-Type: multipart/byteranges; boundary={BOUNDARY}\r\n\
          Content-Length: {length}\r\n\r\n"
     );
-    send(socket, state, head.as_bytes())?;
+    send(place, head.as_bytes())?;
     Ok(with_heads)
 }
 
-fn send_part(socket: &Socket, state: &State, file: &Shown, part: Part) -> Spoken {
+fn send_part(place: &mut Place, file: &Shown, part: Part) -> Spoken {
     let mut at = part.first;
     let length = usize::try_from(part.end - part.first).unwrap_or(usize::MAX);
     let mut bytes = vec![0; PART_BYTES.min(length)];
     while at < part.end {
         let room = usize::try_from(part.end - at).unwrap_or(usize::MAX).min(PART_BYTES);
         match (file.read)(at, &mut bytes[..room]) {
-            Ok(count) if count == room => send(socket, state, &bytes[..room])?,
+            Ok(count) if count == room => send(place, &bytes[..room])?,
             // The head has promised what is not to be had: the connection ends before it, and the reader knows.
             found => {
                 let why = found.map_or_else(|error| error.to_string(), |_| "the file is shorter".to_owned());
@@ -382,8 +458,18 @@ mod tests {
         Shown { name: name.into(), length_bytes: 3, tag: 1, read }
     }
 
+    const SHORT: Duration = Duration::from_millis(5);
+
     fn state(files: Vec<Shown>) -> Arc<State> {
-        Arc::new(State { files, stop: Bell::new().unwrap(), connection_count: AtomicUsize::new(0) })
+        Arc::new(State::new(files, Patience { crowded: SHORT, look: SHORT, ..PATIENCE }).unwrap())
+    }
+
+    fn good() -> Shown {
+        let read: ReadAt = Box::new(|_, bytes| {
+            bytes.fill(b'x');
+            Ok(bytes.len())
+        });
+        shown("good", read)
     }
 
     /// What is answered to a request for a file, until the connection ends.
@@ -406,11 +492,7 @@ mod tests {
 
     #[test]
     fn serving_goes_on_when_the_system_had_no_room_for_a_connection_and_when_a_file_panics() {
-        let good: ReadAt = Box::new(|_, bytes| {
-            bytes.fill(b'x');
-            Ok(bytes.len())
-        });
-        let state = state(vec![shown("good", good), shown("bad", Box::new(|_, _| panic!("as it is meant")))]);
+        let state = state(vec![good(), shown("bad", Box::new(|_, _| panic!("as it is meant")))]);
         // There is room for one more.
         state.connection_count.store(CONNECTIONS_MAX - 1, Ordering::Release);
         let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
@@ -430,9 +512,50 @@ mod tests {
             assert!(answer_to(&address, "good").ends_with("\r\n\r\nxxx"));
             assert!(answer_to(&address, "bad").ends_with("\r\n\r\n"), "the head alone");
             assert!(answer_to(&address, "good").ends_with("\r\n\r\nxxx"), "it has left its place");
-            state.stop.ring();
+            state.end();
             assert!(listening.join().unwrap().is_ok());
         });
         assert_eq!(refusals, 0);
+    }
+
+    #[test]
+    fn who_is_silent_or_does_not_take_what_he_asked_for_keeps_nobody_out() {
+        let endless = Shown { length_bytes: u64::MAX, ..good() };
+        let state = state(vec![Shown { name: "endless".into(), ..endless }, good()]);
+        // There is room for one more.
+        state.connection_count.store(CONNECTIONS_MAX - 1, Ordering::Release);
+        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+        let address = listener.address().clone();
+        dolmen_env::scope(|threads| {
+            let listening = threads.spawn(|| listen(&listener, &state, || listener.accept()));
+            for begun in ["", "GET /good", "GET /endless HTTP/1.1\r\n\r\n"] {
+                let silent = Socket::connect(&address, Duration::from_secs(60)).unwrap();
+                assert!(
+                    begun.is_empty()
+                        || matches!(silent.write(&[IoSlice::new(begun.as_bytes())]), Ok(Moved::Bytes(_)))
+                );
+                assert!(answer_to(&address, "good").ends_with("\r\n\r\nxxx"), "beside {begun:?}");
+                drop(silent);
+            }
+            state.end();
+            assert!(listening.join().unwrap().is_ok());
+        });
+    }
+
+    #[test]
+    fn who_is_silent_stays_where_there_is_room() {
+        let state = state(vec![good()]);
+        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+        let address = listener.address().clone();
+        dolmen_env::scope(|threads| {
+            let listening = threads.spawn(|| listen(&listener, &state, || listener.accept()));
+            let silent = Socket::connect(&address, Duration::from_secs(60)).unwrap();
+            for _ in 0..8 {
+                assert!(answer_to(&address, "good").ends_with("\r\n\r\nxxx"));
+            }
+            assert!(!silent.wait(true, false, Some(10 * SHORT)).unwrap().readable, "nobody has ended it");
+            state.end();
+            assert!(listening.join().unwrap().is_ok());
+        });
     }
 }
