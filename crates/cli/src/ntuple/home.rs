@@ -88,6 +88,18 @@ impl Home {
     }
 }
 
+/// Whether two containers are one as they are written, or two prefixes of a bucket.
+pub(super) fn is_one_store(one: &ContArg, other: &ContArg) -> bool {
+    let prefix = |store: &ContArg| {
+        let bucket = address(&store.pool.pool)?.trim_end_matches('/');
+        Some(format!("{bucket}/{}", store.cont.trim_matches('/')))
+    };
+    match (prefix(one), prefix(other)) {
+        (None, None) => one.cont == other.cont && is_one_pool(&one.pool.pool, &other.pool.pool),
+        (one, other) => one == other,
+    }
+}
+
 /// Whether two words name one pool, which is none of an object store.
 fn is_one_pool(one: &Path, other: &Path) -> bool {
     if address(one).is_some() || address(other).is_some() {

@@ -82,7 +82,15 @@ pub(crate) fn skim(args: &Skim) -> Outcome<Answer> {
     }
     let (to, name) = super::source::destination(&args.into, &args.source)?;
     let (any, home) = open_both(&args.source, &to)?;
+    let is_own = super::source::destination(&args.source.words, &args.source)
+        .is_ok_and(|(from, own)| own == name && home::is_one_store(&from, &to));
     let done = skim_into(args, &any, &home, &name)
+        .map_err(|failure| match failure.exit {
+            Exit::Taken if is_own => {
+                failure.hint("choose another name: that is the ntuple that it is made of")
+            }
+            _ => failure,
+        })
         .doing(|| format!("skim {} to {name} in {}", args.source.shown(), home.shown()));
     drop(any);
     home.close()?;

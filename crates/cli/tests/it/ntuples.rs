@@ -201,6 +201,16 @@ fn nothing_that_is_written_takes_the_place_of_the_file_that_it_is_made_of() {
     let stored = ["ntuple", "skim", "s3://bucket/in.root", "events", "--to", "s3://bucket/in.root"];
     assert!(place.fails(2, &stored).contains("would be replaced"));
     assert_eq!(fs::read(place.path("in.root")).unwrap(), before);
+    // Nor is it said that the ntuple itself be removed.
+    place.pool_with_files();
+    place.ok(&["ntuple", "import", "p", "c", "in.root"]);
+    place.ok(&["ntuple", "copy", "p", "c", "events", "p", "c", "--name", "other"]);
+    let pool = format!("file:{}", place.path("p").display());
+    let into = |name| ["ntuple", "skim", "p", "c", "events", "--into", &pool, "c", name];
+    let own = place.fails(4, &into("events"));
+    assert!(own.ends_with("; choose another name: that is the ntuple that it is made of\n"), "{own}");
+    let other = place.fails(4, &into("other"));
+    assert!(other.ends_with("; choose another name, or remove the old one first\n"), "{other}");
     // Another file is replaced.
     fs::write(place.path("out.root"), b"old").unwrap();
     assert_eq!(place.json(&[&skim[..], &["out.root"]].concat())["entries"], COUNT);
