@@ -64,6 +64,11 @@ pub(crate) enum Format {
     Csv,
 }
 
+/// Fields of an ntuple.
+fn numbers(fields: &[usize]) -> Vec<u32> {
+    fields.iter().map(|&field| u32::try_from(field).expect("numbers of fields")).collect()
+}
+
 impl Any {
     pub(super) fn entry_count(&self) -> u64 {
         match self {
@@ -102,10 +107,20 @@ impl Any {
 
     pub(super) fn read(&self, fields: &[usize], entries: Entries) -> dolmen_rntuple::Result<Vec<Array>> {
         match self {
+            Self::Ntuple(opened) => each!(&**opened, ntuple => ntuple.read(&numbers(fields), entries)),
+            Self::Tree(tree) => tree.read(fields, entries),
+        }
+    }
+
+    /// As [`read`](Self::read), as conditions are about them: of lists of an ntuple how long each is.
+    pub(super) fn read_numbers(
+        &self,
+        fields: &[usize],
+        entries: Entries,
+    ) -> dolmen_rntuple::Result<Vec<Array>> {
+        match self {
             Self::Ntuple(opened) => {
-                let numbers = fields.iter().map(|&field| u32::try_from(field).expect("numbers of fields"));
-                let numbers: Vec<u32> = numbers.collect();
-                each!(&**opened, ntuple => ntuple.read(&numbers, entries))
+                each!(&**opened, ntuple => ntuple.read_numbers(&numbers(fields), entries))
             }
             Self::Tree(tree) => tree.read(fields, entries),
         }
@@ -114,10 +129,8 @@ impl Any {
     /// How many entries of these fields are read at once.
     pub(super) fn step(&self, fields: &[usize]) -> dolmen_rntuple::Result<u64> {
         let Self::Ntuple(opened) = self else { return Ok(STEP_ENTRIES) };
-        let numbers: Vec<u32> =
-            fields.iter().map(|&field| u32::try_from(field).expect("numbers of fields")).collect();
         let all = Entries { first: 0, end: self.entry_count() };
-        let bytes = each!(&**opened, ntuple => usage(ntuple, &numbers, all))?.memory_bytes;
+        let bytes = each!(&**opened, ntuple => usage(ntuple, &numbers(fields), all))?.memory_bytes;
         let entries = STEP_BYTES / (bytes / all.end.max(1)).max(1);
         Ok(entries.clamp(1, STEP_ENTRIES))
     }

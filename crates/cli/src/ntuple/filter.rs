@@ -63,7 +63,7 @@ pub(super) fn passing(
     };
     let mut found: Vec<Entries> = Vec::new();
     for part in possible.into_iter().flat_map(|range| steps(range, step)) {
-        let arrays = any.read(&fields, part)?;
+        let arrays = any.read_numbers(&fields, part)?;
         for (nth, entry) in (part.first..part.end).enumerate() {
             let mut holds = true;
             for (condition, array) in conditions.iter().zip(&arrays) {

@@ -168,7 +168,8 @@ fn opened(mut file: RootFile, name: &str) -> dolmen_rntuple::Result<Ntuple<RootF
 /// Why a tree is not taken.
 fn of_trees(why: &str) -> Failure {
     let failure = Failure::new(Exit::Missing, why);
-    failure.hint("`dolmen ntuple show`, `head`, `read`, `import`, `append` and `add-column` take trees")
+    failure
+        .hint("`dolmen ntuple show`, `head`, `read`, `import`, `append`, `skim` and `add-column` take trees")
 }
 
 /// Begins a file of ROOT with what an ntuple is.

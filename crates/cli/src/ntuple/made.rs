@@ -13,7 +13,7 @@ use crate::place::ContArg;
 use crate::progress::Bar;
 use clap::Args;
 use dolmen_rntuple::bucket::BucketError;
-use dolmen_rntuple::store::{ColumnAdder, Condition, Skimmed, Version, Wanted, When, skim_to};
+use dolmen_rntuple::store::{ColumnAdder, Condition, Skimmed, TreeOptions, Version, Wanted, When, skim_to};
 use dolmen_rntuple::write;
 use dolmen_rntuple::{Array, Entries};
 use serde_json::json;
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Skim {
     #[command(flatten)]
     source: Source,
-    /// Fields at the top; all if none are named
+    /// Fields at the top, or branches of a tree; all if none are named
     #[arg(long = "field", short, value_name = "FIELD")]
     fields: Vec<String>,
     /// Only entries for which this holds, such as 'met > 20', of a number or of how long a list is; of several all have to hold
@@ -117,18 +117,37 @@ fn skim_into(args: &Skim, any: &Any, home: &Home, name: &str) -> Outcome<Skimmed
     let how = create_options(args.group);
     let write = args.written.options();
     let bar = Bar::of(any.entry_count(), "skimming", "entries");
-    let opened = ntuple(any)?;
-    Ok(each!(opened, ntuple => {
-        home.store.skim_telling(ntuple, &wanted, name, &how, &write, |done| step(&bar, done))
-    })?)
+    match any {
+        Any::Ntuple(opened) => Ok(each!(&**opened, ntuple => {
+            home.store.skim_telling(ntuple, &wanted, name, &how, &write, |done| step(&bar, done))
+        })?),
+        Any::Tree(tree) => {
+            let named = args.fields.iter().map(|field| field.as_str().into()).collect::<Vec<_>>();
+            let branches = (!named.is_empty()).then_some(named);
+            let of = TreeOptions { branches, leaves_out: false, write };
+            let made = home.store.skim_tree(name, (tree, &ranges), &of, &how, |done| step(&bar, done));
+            let version = made.map_err(refused_branch)?.version;
+            Ok(Skimmed { passed: 0, written: version.cluster_count, version })
+        }
+    }
+}
+
+/// Why a tree is not skimmed.
+fn refused_branch(error: dolmen_rntuple::Error) -> Failure {
+    match error {
+        error @ dolmen_rntuple::Error::BranchRefused { .. } => {
+            Failure::from(error).hint("--field names the branches that are wanted")
+        }
+        error => error.into(),
+    }
 }
 
 fn skim_to_file(args: &Skim, any: &Any, file: &Path) -> Outcome<Answer> {
+    let opened = ntuple(any)?;
     let (ranges, fields) = wanted(args, any)?;
     let wanted = Wanted { fields: &fields, ranges: &ranges };
     let write = args.written.options();
     let bar = Bar::of(any.entry_count(), "skimming", "entries");
-    let opened = ntuple(any)?;
     let begin = home::beginning(file)?;
     let (passed, written) = each!(opened, ntuple => {
         skim_to(ntuple, &wanted, &write, begin, |done| step(&bar, done))
@@ -153,7 +172,6 @@ fn clusters(passed: u64, written: u64) -> String {
 
 /// Ranges of entries and names of fields that are wanted.
 fn wanted<'a>(args: &'a Skim, any: &Any) -> Outcome<(Vec<Entries>, Vec<&'a str>)> {
-    ntuple(any)?;
     heard();
     let all = Entries { first: 0, end: any.entry_count() };
     let bar = Bar::of(all.end, "looking at", "entries");
@@ -163,13 +181,13 @@ fn wanted<'a>(args: &'a Skim, any: &Any) -> Outcome<(Vec<Entries>, Vec<&'a str>)
     Ok((ranges, args.fields.iter().map(|field| &**field).collect()))
 }
 
-/// What is skimmed: no tree.
+/// What is skimmed to a file: no tree.
 fn ntuple(any: &Any) -> Outcome<&Opened> {
     match any {
         Any::Ntuple(opened) => Ok(opened),
         Any::Tree(tree) => {
             let failure = Failure::new(Exit::Usage, format!("{} is a tree, and no ntuple", tree.name()));
-            Err(failure.hint("import it with `dolmen ntuple import` first"))
+            Err(failure.hint("skim it to a container or an object store with --into, and export that"))
         }
     }
 }

@@ -230,8 +230,18 @@ fn a_tree_is_listed_read_imported_and_appended() {
     let exported = place.fails(3, &["ntuple", "export", "t.root", "--to", "out.root"]);
     assert!(exported.contains("it has no ntuple, but trees"), "{exported}");
     let skimmed = place.fails(2, &["ntuple", "skim", "t.root", name, "--to", "out.root"]);
-    assert!(skimmed.contains("is a tree, and no ntuple; import it"), "{skimmed}");
+    assert!(skimmed.contains("is a tree, and no ntuple; skim it to a container"), "{skimmed}");
     assert!(!place.path("out.root").exists());
+    let skim = ["ntuple", "skim", "t.root", name, "--filter", "number >= 90", "--into", "p", "c", "few"];
+    let refused = place.fails(10, &skim);
+    assert!(refused.contains("\"unknown\"") && refused.contains("; --field names the branches"), "{refused}");
+    let few = place.json(&[&skim[..], &["-f", "other.", "-f", "number"]].concat());
+    assert_eq!(
+        (&few["entries"], &few["made"], &few["clusters_passed"]),
+        (&json!(10), &json!("Skimmed"), &json!(0))
+    );
+    let first = "{\"other\":270,\"number\":90}\n";
+    assert_eq!(place.ok(&["ntuple", "head", "p", "c", "few", "-n", "1"]), first);
     make_file(&place.path("in.root"));
     let whole = place.fails(2, &["ntuple", "import", "p", "c", "in.root", "-f", "number"]);
     assert!(whole.contains("`dolmen ntuple skim` makes one of some fields"), "{whole}");
