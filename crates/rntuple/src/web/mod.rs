@@ -46,6 +46,9 @@ const PATIENCE: Patience = Patience {
     look: Duration::from_secs(1),
 };
 
+/// Who takes fewer bytes at a time does not take what he asked for.
+const TAKEN_BYTES: usize = 64 << 10;
+
 /// How long to wait for room for one more connection before looking again.
 const FULL_WAIT: Duration = Duration::from_millis(50);
 
@@ -192,17 +195,15 @@ impl Place {
     fn wait(&mut self, way: Way, began_ns: u64) -> Spoken {
         let patience = self.state().patience;
         loop {
-            let state = &self.counted.state;
-            let beside = Some(&state.stop);
-            let ready =
-                self.socket.wait_beside(way == Way::In, way == Way::Out, beside, Some(patience.look))?;
-            if ready.readable || ready.writable {
-                return Ok(());
-            }
             let waited = Duration::from_nanos(RealClock.monotonic_ns().saturating_sub(began_ns));
-            let is_over = state.is_over.load(Ordering::Acquire) || waited >= patience.quiet;
+            let is_over = self.state().is_over.load(Ordering::Acquire) || waited >= patience.quiet;
             if is_over || (waited >= patience.crowded && self.counted.gives_place()) {
                 return Err(Over::Gone);
+            }
+            let (beside, look) = (Some(&self.state().stop), Some(patience.look));
+            let ready = self.socket.wait_beside(way == Way::In, way == Way::Out, beside, look)?;
+            if ready.readable || ready.writable {
+                return Ok(());
             }
         }
     }
@@ -307,12 +308,15 @@ fn receive(place: &mut Place, began_ns: u64, received: &mut Vec<u8>) -> Spoken {
 }
 
 fn send(place: &mut Place, mut bytes: &[u8]) -> Spoken {
-    let mut began_ns = RealClock.monotonic_ns();
+    let (mut began_ns, mut taken) = (RealClock.monotonic_ns(), 0);
     while !bytes.is_empty() {
         match place.socket.write(&[IoSlice::new(bytes)])? {
             Moved::Bytes(count) => {
                 bytes = &bytes[count..];
-                began_ns = RealClock.monotonic_ns();
+                taken += count;
+                if taken >= TAKEN_BYTES {
+                    (began_ns, taken) = (RealClock.monotonic_ns(), 0);
+                }
             }
             Moved::End => return Err(Over::Gone),
             Moved::Later => place.wait(Way::Out, began_ns)?,
@@ -537,6 +541,15 @@ mod tests {
                 assert!(answer_to(&address, "good").ends_with("\r\n\r\nxxx"), "beside {begun:?}");
                 drop(silent);
             }
+            // One that says a little now and then.
+            let slow = Socket::connect(&address, Duration::from_secs(60)).unwrap();
+            threads.spawn(move || {
+                while matches!(slow.write(&[IoSlice::new(b"G")]), Ok(Moved::Bytes(_))) {
+                    // Ignored: it says more at once if there is anything to read, which is that it is over.
+                    let _ready = slow.wait(true, false, Some(SHORT / 10));
+                }
+            });
+            assert!(answer_to(&address, "good").ends_with("\r\n\r\nxxx"), "beside one that is slow");
             state.end();
             assert!(listening.join().unwrap().is_ok());
         });
