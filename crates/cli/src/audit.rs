@@ -246,8 +246,18 @@ fn files(session: &Session, handle: &ContHandle, repair: bool, report: &mut Repo
         }
         other => other.doing(doing)?,
     };
-    let CheckReport { dirs, files, symlinks, orphans, bad_entries, bad_links, leaked, unlisted, repaired } =
-        &found;
+    let CheckReport {
+        dirs,
+        files,
+        symlinks,
+        orphans,
+        bad_entries,
+        bad_links,
+        leaked,
+        others,
+        unlisted,
+        repaired,
+    } = &found;
     report.findings += (bad_entries.len() + bad_links.len() + usize::from(*unlisted)) as u64;
     let unnamed = match (leaked.len(), repaired, found.is_whole()) {
         (0, ..) => String::new(),
@@ -257,8 +267,12 @@ fn files(session: &Session, handle: &ContHandle, repair: bool, report: &mut Repo
             format!(", {count} objects without a name, which may belong to what is damaged")
         }
     };
+    let beside = match others {
+        0 => String::new(),
+        count => format!(", beside {count} objects that are no file's, such as ntuples"),
+    };
     report.text.push_str(&format!(
-        "container {name}: {dirs} directories, {files} files, {symlinks} symbolic links{unnamed}\n"
+        "container {name}: {dirs} directories, {files} files, {symlinks} symbolic links{unnamed}{beside}\n"
     ));
     for bad in bad_entries {
         let (entry, path) = (shown(&bad.name), shown(&path_of(bad)));
@@ -291,6 +305,7 @@ fn files(session: &Session, handle: &ContHandle, repair: bool, report: &mut Repo
         "bad_entries": bad_entries.iter().map(describe).collect::<Vec<_>>(),
         "bad_links": bad_links.iter().map(|bad| json!({ "file": bad.file.to_string(), "found": bad.found, "stored": bad.stored })).collect::<Vec<_>>(),
         "unnamed_objects": leaked.len(),
+        "other_objects": others,
         "unlisted": unlisted,
         "repaired": repaired,
     }))

@@ -41,8 +41,8 @@ pub enum Progress {
     Waiting,
 }
 
-/// The newest epoch that any of some targets has come to ahead of the wall clock, by which all of them go on: what is done after an
-/// answer of one is later than that, at whatever target.
+/// The newest epoch that any of some targets has come to ahead of the wall clock, by which all of them go on: a plain write that
+/// begins after the answer of another is not older than that, at whatever target.
 ///
 /// Written only by who is ahead, so that who reads it with each operation finds it in his cache.
 #[derive(Debug, Default)]

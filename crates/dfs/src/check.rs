@@ -52,6 +52,8 @@ pub struct CheckReport {
     /// Objects that nothing names: writes of a program that knows no orphans leave them. What only a bad entry leads to
     /// is among them, too.
     pub leaked: Vec<Oid>,
+    /// Objects of others beside the files, such as ntuples: nothing is known of them here, and nothing is done to them.
+    pub others: u64,
     /// The list of objects is damaged: not all of them were looked at.
     pub unlisted: bool,
     /// What nothing names was freed and link counts were corrected.
@@ -85,7 +87,8 @@ impl Dfs {
     /// corrects link counts, unless anything is damaged: what a damaged entry leads to, and whatever is below it, has no
     /// other name. Damaged entries are only reported; to remove or replace them takes an unlink or rename.
     ///
-    /// What is made or freed meanwhile never looks leaked. REQUIRES: for `repair`, that nobody changes the file system meanwhile: what is
+    /// What is made or freed meanwhile never looks leaked, nor do objects of others that are kept in the same container: those whose
+    /// numbers no file can have ([`CheckReport::others`]). REQUIRES: for `repair`, that nobody changes the file system meanwhile: what is
     /// moved may be missed on the way through the tree.
     ///
     /// # Errors
@@ -246,7 +249,10 @@ impl Mount {
                     seen.files.contains_key(oid)
                 }
         };
-        report.leaked = objects.into_iter().filter(|oid| !named(oid)).collect();
+        let unnamed = objects.into_iter().filter(|oid| !named(oid));
+        let (leaked, others): (Vec<Oid>, Vec<Oid>) = unnamed.partition(|oid| layout::is_of_files(*oid));
+        report.others = others.len() as u64;
+        report.leaked = leaked;
         report.leaked.sort_unstable();
     }
 }

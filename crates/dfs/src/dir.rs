@@ -558,6 +558,9 @@ impl Mount {
     /// The look is at the epoch of the entry. A removal with an earlier epoch that has not seen the entry is either
     /// seen by it, or meets its mark, is refused and begins anew; one with a later epoch sees the entry. Of a directory that is not
     /// there at that epoch and is there now, the entry is the later one, as the clock of the other target was ahead: so is any removal.
+    /// Where an aggregation has passed the epoch no removal is accepted below it any more: what is there now is not removed unseen.
+    ///
+    /// Only what is known to be in a directory that has gone is taken back.
     pub(crate) fn insert(&self, dir: &Node, slot: &Slot, inode: &Inode, beside: &[Beside<'_>]) -> Result<()> {
         let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);
         dir.check_there()?;
@@ -567,11 +570,17 @@ impl Mount {
         if alone.is_none() && dir.oid != self.root_oid {
             let names_dir = |home: &Slot| match self.check_names(At::Snapshot(epoch), home, dir.oid) {
                 Err(Error::Stale) => self.check_names(At::Latest, home, dir.oid),
+                Err(error) if error.is_of_past() => self.check_names(At::Latest, home, dir.oid),
                 told => told,
             };
-            if let Err(gone) = self.at_home(dir, names_dir) {
-                self.take_back(slot, inode)?;
-                return Err(gone);
+            match self.at_home(dir, names_dir) {
+                Ok(()) => {}
+                Err(gone @ (Error::Stale | Error::NotFound)) => {
+                    self.take_back(slot, inode)?;
+                    return Err(gone);
+                }
+                // The directory may be there, and somebody may use what was made.
+                Err(error) => return Err(error),
             }
         }
         drop((gate, alone));

@@ -1,7 +1,7 @@
 //! The target's hybrid logical clock.
 //!
 //! Invariants: every epoch given out is larger than all given out before, also before a restart and when the
-//! wall clock steps back: none exceeds the ceiling that the log holds. What is above the wall clock is told to the other targets of
+//! wall clock steps back: none that is written exceeds the ceiling that the log holds. What is above the wall clock is told to the other targets of
 //! the process before anybody has an answer that it is in.
 
 use dolmen_codec::Lead;

@@ -36,6 +36,22 @@ fn a_container_is_made_described_and_destroyed() {
 }
 
 #[test]
+fn a_check_that_repairs_the_files_of_a_container_leaves_its_ntuples() {
+    let place = Place::new("conts-beside");
+    place.pool(&["p", "--targets", "2"]);
+    place.ok(&["cont", "create", "p", "c"]);
+    crate::ntuples::make_file(&place.path("in.root"));
+    place.ok(&["ntuple", "import", "p", "c", "in.root"]);
+    let before = place.ok(&["ntuple", "read", "p", "c", "events"]);
+    for check in [&["check", "p"][..], &["check", "p", "--repair"]] {
+        let told = place.ok(check);
+        assert!(told.contains(" objects that are no file's, such as ntuples"), "{told}");
+        assert!(!told.contains("without a name"), "{told}");
+    }
+    assert_eq!(place.ok(&["ntuple", "read", "p", "c", "events"]), before);
+}
+
+#[test]
 fn files_have_chunks_that_fit_into_the_segments_of_their_pool() {
     let place = Place::new("chunks");
     place.make_pool(&["p", "--targets", "1", "--capacity", "16M", "--bulk-segment", "256K"]);

@@ -114,6 +114,14 @@ pub fn is_companion(oid: Oid) -> bool {
     oid.hi & u64::from(USER_HI_COMPANION) != 0
 }
 
+/// Whether `oid` can be of a file, a directory or a companion: other bits of the caller's stand for objects of others that are
+/// kept in the same container, such as ntuples.
+#[must_use]
+pub fn is_of_files(oid: Oid) -> bool {
+    let bits = oid.hi & u64::from(u32::MAX);
+    bits == 0 || bits == u64::from(USER_HI_COMPANION)
+}
+
 /// The akey of an extended attribute.
 #[must_use]
 pub fn xattr_akey(name: &[u8]) -> Key {

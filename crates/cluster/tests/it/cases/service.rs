@@ -309,16 +309,16 @@ fn a_snapshot_shows_one_moment_on_all_targets() {
 }
 
 #[test]
-fn what_is_written_after_an_answer_is_later_than_that_at_whatever_target() {
+fn what_is_written_after_an_answer_is_not_older_than_that_at_whatever_target() {
     // Its clock stands still: each target would count on by itself.
     let world = World::new();
     let mut pool = world.create(3);
     let no = make(&pool, 1, "a").unwrap().no;
     let mut last = Epoch::ZERO;
     for _ in 0..2 {
-        for target in [0, 0, 0, 1, 2, 1, 1, 0, 2] {
+        for target in [0, 1, 2, 0, 0, 0, 1, 2, 1, 1, 0, 2] {
             let written = put(&pool, target, no, 1, b"it").unwrap();
-            assert!(written > last, "at target {target}");
+            assert!(written >= last, "at target {target}");
             last = written;
         }
         // Where it is opened again, all go on at a ceiling far ahead.

@@ -46,6 +46,29 @@ fn what_is_freed_during_a_check_never_looks_leaked() {
 }
 
 #[test]
+fn objects_of_others_beside_the_files_are_counted_and_left() {
+    // As those of ntuples, and of whoever has bits of his own.
+    const OTHERS: [u32; 4] = [0x4e54_504c, 0x4e54_5043, 3, (1 << 31) + 1];
+    let world = World::new(2);
+    let fs = world.mount();
+    put(&fs, "/f", b"x").close().unwrap();
+    let kinds =
+        [ObjectType::MultiHashed, ObjectType::ArrayByte, ObjectType::DkeyLexical, ObjectType::DkeyUint64];
+    for (bits, kind) in OTHERS.into_iter().zip(kinds) {
+        let oid = world.container.oid(kind, ObjectClass::S1, bits, 77).unwrap();
+        let object = world.container.object(oid).unwrap();
+        object.write(At::Latest, &1_u64.to_le_bytes(), b"0", 1, Recx::new(0, 4), b"data").unwrap();
+    }
+    let count = world.object_count();
+    for repair in [false, true] {
+        let report = fs.check(repair).unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        assert_eq!(report.others, 4);
+    }
+    assert_eq!(world.object_count(), count);
+}
+
+#[test]
 fn what_nothing_names_is_found_and_freed() {
     let world = World::new(2);
     let fs = world.mount();

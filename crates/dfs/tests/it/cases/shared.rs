@@ -12,6 +12,10 @@ use dolmen_dfs::{
 use dolmen_types::ObjectClass;
 use std::sync::Arc;
 
+/// The look whether a directory was there when something was made in it.
+const LOOKS: IsIt =
+    |ask| matches!(ask, Ask::Target(_, _, Verb::Fetch(fetch)) if matches!(fetch.at, ReadAt::Epoch(_)));
+
 #[test]
 fn a_mount_sees_what_another_one_changes() {
     let world = World::new(2);
@@ -44,10 +48,43 @@ fn what_is_made_in_a_directory_that_was_made_by_a_clock_that_is_ahead_is_never_t
 }
 
 #[test]
+fn what_is_made_stays_where_the_past_is_aggregated_away_before_it_is_looked_at() {
+    let (world, watched) = World::watched();
+    let [fs, other] = [(); 2].map(|()| world.mount_shared());
+    fs.mkdir("/d", 0o755).unwrap();
+    let container = world.container.clone();
+    watched.before(LOOKS, move || {
+        // Both its epoch and those behind it.
+        other.open("/d/later", &OpenOptions::CREATE_NEW).unwrap();
+        container.aggregate(dolmen_types::Epoch::ZERO).unwrap();
+        put(&other, "/d/new", b"kept").close().unwrap();
+        Ok(())
+    });
+    fs.open("/d/new", &OpenOptions::CREATE).unwrap();
+    assert!(watched.is_done());
+    assert_eq!(cat(&fs, "/d/new"), b"kept");
+}
+
+#[test]
+fn what_is_made_stays_where_nobody_can_tell_whether_its_directory_is_there() {
+    let (world, watched) = World::watched();
+    let [fs, other] = [(); 2].map(|()| world.mount_shared());
+    fs.mkdir("/d", 0o755).unwrap();
+    let lost = dolmen_types::Error::Unreachable { rank: 7 };
+    let answer = lost.clone();
+    watched.before(LOOKS, move || {
+        put(&other, "/d/new", b"kept").close().unwrap();
+        Err(answer)
+    });
+    let error = fs.open("/d/new", &OpenOptions::CREATE).unwrap_err();
+    assert_eq!(error, Error::from(lost));
+    assert!(watched.is_done());
+    assert_eq!(cat(&fs, "/d/new"), b"kept");
+}
+
+#[test]
 fn a_directory_in_one_that_has_gone_is_left_if_somebody_has_put_something_into_it() {
     const INSERTS: IsIt = |ask| matches!(ask, Ask::Target(_, _, Verb::Update(_)));
-    const LOOKS: IsIt =
-        |ask| matches!(ask, Ask::Target(_, _, Verb::Fetch(fetch)) if matches!(fetch.at, ReadAt::Epoch(_)));
     let (world, watched) = World::watched();
     let [fs, quick, remover] = [(); 3].map(|()| world.mount_shared());
     fs.mkdir("/d", 0o755).unwrap();
