@@ -231,6 +231,22 @@ fn name_of(handle: &ContHandle) -> String {
     handle.label.as_ref().map_or(handle.uuid.to_string(), ToString::to_string)
 }
 
+/// Objects that no entry names, in words.
+fn objects(found: &CheckReport) -> String {
+    let unnamed = match (found.leaked.len(), found.repaired, found.is_whole()) {
+        (0, ..) => String::new(),
+        (count, true, _) => format!(", {count} objects without a name freed"),
+        (count, false, true) => format!(", {count} objects without a name (space only: --repair frees it)"),
+        (count, false, false) => {
+            format!(", {count} objects without a name, which may belong to what is damaged")
+        }
+    };
+    match found.others {
+        0 => unnamed,
+        count => format!("{unnamed}, beside {count} objects that are no file's, such as ntuples"),
+    }
+}
+
 /// Audits the file system of a container: entries, link counts, and objects that nothing names.
 fn files(session: &Session, handle: &ContHandle, repair: bool, report: &mut Report) -> Outcome<Value> {
     let name = name_of(handle);
@@ -259,20 +275,9 @@ fn files(session: &Session, handle: &ContHandle, repair: bool, report: &mut Repo
         repaired,
     } = &found;
     report.findings += (bad_entries.len() + bad_links.len() + usize::from(*unlisted)) as u64;
-    let unnamed = match (leaked.len(), repaired, found.is_whole()) {
-        (0, ..) => String::new(),
-        (count, true, _) => format!(", {count} objects without a name freed"),
-        (count, false, true) => format!(", {count} objects without a name (space only: --repair frees it)"),
-        (count, false, false) => {
-            format!(", {count} objects without a name, which may belong to what is damaged")
-        }
-    };
-    let beside = match others {
-        0 => String::new(),
-        count => format!(", beside {count} objects that are no file's, such as ntuples"),
-    };
     report.text.push_str(&format!(
-        "container {name}: {dirs} directories, {files} files, {symlinks} symbolic links{unnamed}{beside}\n"
+        "container {name}: {dirs} directories, {files} files, {symlinks} symbolic links{}\n",
+        objects(&found)
     ));
     for bad in bad_entries {
         let (entry, path) = (shown(&bad.name), shown(&path_of(bad)));
