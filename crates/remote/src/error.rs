@@ -145,6 +145,30 @@ pub(crate) fn failed_status(status: u16, body: &str) -> Said {
     Said::Generic { store: "S3", source }
 }
 
+/// An object of parts of which nobody can tell whether it was made.
+#[derive(Debug)]
+struct NotKnown(Said);
+
+impl fmt::Display for NotKnown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "it is not known whether the object was made of its parts: there is no such upload any more, and what is there does not say that it \
+             is it; look at it, or write it again",
+        )
+    }
+}
+
+impl StdError for NotKnown {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.0)
+    }
+}
+
+/// The same, as the library says what failed, after it was told that there is no such upload.
+pub(crate) fn not_known(said: Said) -> Said {
+    Said::Generic { store: "S3", source: Box::new(NotKnown(said)) }
+}
+
 /// What a request failed with.
 pub(crate) fn failed(doing: &'static str, key: &str, said: Said) -> BucketError {
     BucketError { failure: failure(&said), doing, key: key.into(), source: Box::new(said) }
@@ -177,7 +201,8 @@ impl StdError for Elsewhere {
 /// The same, of something in a bucket.
 pub(crate) fn failed_in(bucket: &str, doing: &'static str, key: &str, said: Said) -> BucketError {
     let failure = failure(&said);
-    let is_elsewhere = failure != Failure::NoBucket && answer(&said).is_some_and(|(status, _)| status == 404);
+    let is_told = matches!(failure, Failure::NoBucket | Failure::Doubtful);
+    let is_elsewhere = !is_told && answer(&said).is_some_and(|(status, _)| status == 404);
     let source: Box<dyn StdError + Send + Sync> =
         if is_elsewhere { Box::new(Elsewhere { bucket: bucket.into(), said }) } else { Box::new(said) };
     BucketError { failure, doing, key: key.into(), source }
@@ -218,6 +243,9 @@ const NO_KEY: &str = "<Code>NoSuchKey</Code>";
 fn failure(said: &Said) -> Failure {
     if causes(said).any(|cause| cause.is::<HttpError>()) {
         return Failure::Unreachable;
+    }
+    if causes(said).any(|cause| cause.is::<NotKnown>()) {
+        return Failure::Doubtful;
     }
     match said {
         _ if says(said, NO_BUCKET) => Failure::NoBucket,

@@ -1,21 +1,22 @@
 //! Objects that are written: many side by side, large ones in parts, and one that grows.
 
 use crate::address::Address;
+use crate::error::{is_no_upload, not_known};
 use crate::options::Options;
 use crate::remote::Remote;
 use crate::runtime::wait;
 use bytes::Bytes;
+use core::fmt::Write as _;
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_rntuple::bucket::{BucketResult, Put};
 use dolmen_rntuple::rootfile::Output;
 use dolmen_types::IoBuf;
-use futures_util::{StreamExt, future, stream};
+use futures_util::{StreamExt, stream};
+use md5::{Digest as _, Md5};
 use object_store::aws::AmazonS3;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
-use object_store::{
-    Error as Said, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutOptions, PutPayload, Result as Answer,
-};
+use object_store::{ObjectStore, ObjectStoreExt as _, PutOptions, PutPayload, Result as Answer};
 use std::io::IoSlice;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -90,8 +91,7 @@ async fn put_parts(
     if has_failed.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let (id, before) = future::join(store.create_multipart(path), Before::look(store, path)).await;
-    let id = &id?;
+    let id = &store.create_multipart(path).await?;
     let part_bytes = PART_BYTES.max(bytes.len().div_ceil(PARTS_MAX));
     let starts = (0..bytes.len()).step_by(part_bytes).enumerate();
     let parts = stream::iter(starts).map(|(nth, start)| async move {
@@ -113,7 +113,7 @@ async fn put_parts(
     }
     drop(parts);
     if answer.is_ok() {
-        answer = put_together(store, path, (id, whole), bytes.len() as u64, &before).await;
+        answer = put_together(store, path, (id, whole)).await;
     }
     if answer.is_err() {
         // Ignored: what failed before is told; a service takes away what is never completed as its owner has set.
@@ -122,48 +122,48 @@ async fn put_parts(
     answer
 }
 
-/// What was at the place of an object before it was written.
-enum Before {
-    /// Nothing.
-    Nothing,
-    /// Another object.
-    Object(ObjectMeta),
-    /// Nobody could tell.
-    Unknown,
-}
-
-impl Before {
-    async fn look(store: &AmazonS3, path: &Path) -> Self {
-        match store.head(path).await {
-            Ok(object) => Self::Object(object),
-            Err(Said::NotFound { .. }) => Self::Nothing,
-            Err(_) => Self::Unknown,
-        }
-    }
-
-    fn is_replaced_by(&self, now: &ObjectMeta) -> bool {
-        match self {
-            Self::Nothing => true,
-            Self::Object(before) => (&before.e_tag, before.last_modified) != (&now.e_tag, now.last_modified),
-            Self::Unknown => false,
-        }
-    }
-}
-
 /// Makes an object of the parts of an upload. Where the answer is lost its repetition is told that there is no such upload: then
-/// the object says whether it was done.
-async fn put_together(
-    store: &AmazonS3,
-    path: &Path,
-    (id, parts): (&String, Vec<PartId>),
-    bytes: u64,
-    before: &Before,
-) -> Answer<()> {
+/// the tag of what is there says whether it was done.
+async fn put_together(store: &AmazonS3, path: &Path, (id, parts): (&String, Vec<PartId>)) -> Answer<()> {
+    let tag = tag_of(&parts);
     let Err(said) = store.complete_multipart(path, id, parts).await else { return Ok(()) };
-    match store.head(path).await {
-        Ok(now) if now.size == bytes && before.is_replaced_by(&now) => Ok(()),
-        _ => Err(said),
+    if !is_no_upload(&said) {
+        return Err(said);
     }
+    let Some(tag) = tag else { return Err(not_known(said)) };
+    match store.head(path).await {
+        Ok(now) if now.e_tag.as_ref().is_some_and(|e_tag| bare(e_tag).eq_ignore_ascii_case(&tag)) => Ok(()),
+        _ => Err(not_known(said)),
+    }
+}
+
+/// The tag of an object of these parts: the MD5 of those of the parts, which are their tags, and how many there are. `None` where the
+/// tags of parts are something else, as they are of some that are encrypted.
+fn tag_of(parts: &[PartId]) -> Option<String> {
+    let mut whole = Md5::new();
+    for part in parts {
+        whole.update(md5_in(bare(&part.content_id))?);
+    }
+    let mut tag = String::new();
+    for byte in whole.finalize() {
+        write!(tag, "{byte:02x}").expect("a string takes all");
+    }
+    write!(tag, "-{}", parts.len()).expect("a string takes all");
+    Some(tag)
+}
+
+fn md5_in(tag: &str) -> Option<[u8; 16]> {
+    let mut bytes = [0; 16];
+    let is_hex = tag.len() == 32 && tag.bytes().all(|digit| digit.is_ascii_hexdigit());
+    for (nth, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(tag.get(2 * nth..2 * nth + 2)?, 16).ok()?;
+    }
+    is_hex.then_some(bytes)
+}
+
+/// A tag without its quotes.
+fn bare(tag: &str) -> &str {
+    tag.trim_matches('"')
 }
 
 /// Parts of an object that grows which are under way at once: what it takes of memory, with the first and the one that is being filled.
@@ -178,8 +178,6 @@ pub struct RemoteOutput {
     path: Path,
     /// Of the upload, once there is a part.
     id: Option<String>,
-    /// What was there when the upload began.
-    before: Before,
     /// The first part, of which the start is written last.
     first: Vec<u8>,
     /// The part that is being filled, behind the first.
@@ -210,7 +208,6 @@ impl RemoteOutput {
             remote: Arc::clone(remote),
             key: key.into(),
             id: None,
-            before: Before::Unknown,
             first: Vec::new(),
             growing: Vec::new(),
             offset: 0,
@@ -278,9 +275,7 @@ impl RemoteOutput {
             return Ok(id.clone());
         }
         let store = self.remote.store(DOING, &self.key)?;
-        let begin = future::join(Before::look(store, &self.path), store.create_multipart(&self.path));
-        let (before, id) = wait(self.remote.runtime(), (DOING, &self.key), begin)?;
-        self.before = before;
+        let id = wait(self.remote.runtime(), (DOING, &self.key), store.create_multipart(&self.path))?;
         let id = id.map_err(|said| self.remote.failed(DOING, &self.key, said))?;
         Ok(self.id.insert(id).clone())
     }
@@ -319,7 +314,7 @@ impl RemoteOutput {
         let parts = self.done.drain(..).map(|(_, part)| part).collect();
         let id = self.begin()?;
         let store = self.remote.store(DOING, &self.key)?;
-        let complete = put_together(store, &self.path, (&id, parts), self.offset, &self.before);
+        let complete = put_together(store, &self.path, (&id, parts));
         let completed = wait(self.remote.runtime(), (DOING, &self.key), complete)?;
         completed.map_err(|said| self.remote.failed(DOING, &self.key, said))?;
         self.id = None;
@@ -394,5 +389,25 @@ impl core::fmt::Debug for RemoteOutput {
             .field("key", &self.key)
             .field("offset", &self.offset)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(tag: &str) -> PartId {
+        PartId { content_id: tag.to_owned() }
+    }
+
+    #[test]
+    fn the_tag_of_an_object_is_that_of_its_parts_where_theirs_are_sums() {
+        let empty = "d41d8cd98f00b204e9800998ecf8427e";
+        let quoted = format!("\"{}\"", empty.to_uppercase());
+        assert_eq!(tag_of(&[part(empty)]).unwrap(), "59adb24ef3cdbe0297f05b395827453f-1");
+        assert_eq!(tag_of(&[part(&quoted), part(empty)]), tag_of(&[part(empty), part(&quoted)]));
+        for other in ["", &empty[1..], &format!("+{}", &empty[1..]), &format!("{empty}-1")] {
+            assert_eq!(tag_of(&[part(empty), part(other)]), None, "{other}");
+        }
     }
 }

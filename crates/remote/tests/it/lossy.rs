@@ -3,9 +3,8 @@
 use crate::bucket::pattern;
 use crate::weed::{OWNER, Weed, listener, weed};
 use core::sync::atomic::{AtomicBool, Ordering};
-use core::time::Duration;
 use dolmen_remote::{Options, Remote, RemoteOutput};
-use dolmen_rntuple::bucket::{Bucket, Failure, Got, Put};
+use dolmen_rntuple::bucket::{Bucket, BucketError, Failure, Got, Put};
 use dolmen_rntuple::rootfile::Output;
 use dolmen_types::IoBuf;
 use std::io::{self, IoSlice, Read, Write};
@@ -16,10 +15,23 @@ const GONE: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>NoSuc
     <Message>The specified upload does not exist.</Message></Error>";
 /// Written in parts.
 const LARGE_BYTES: usize = 17 << 20;
+/// The key of an object that another writer puts there meanwhile.
+const RACED: &str = "raced";
+
+/// What happens to the first request that makes an object of parts, whose answer is lost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    /// It is passed on.
+    Answer,
+    /// It is not.
+    Request,
+    /// It is not, and another writer puts an object of the same size there.
+    Race,
+}
 
 /// Passes requests on to the server; of those that make an object of parts the first answer is lost, and others are told that
-/// there is no such upload. `is_done` says whether the first is passed on.
-fn listen(weed: &'static Weed, is_done: bool) -> Remote {
+/// there is no such upload. Whether nothing is there is not told, as it is not to keys that may not list.
+fn listen(weed: &'static Weed, lost: Lost) -> Remote {
     let listener = listener();
     let endpoint = Some(format!("http://{}", listener.local_addr().unwrap()));
     let has_lost = Arc::new(AtomicBool::new(false));
@@ -28,18 +40,21 @@ fn listen(weed: &'static Weed, is_done: bool) -> Remote {
             let (socket, has_lost) = (socket.unwrap(), Arc::clone(&has_lost));
             dolmen_env::spawn("lossy", move || {
                 // Ignored: who asks may have gone.
-                let _passed = pass(socket, weed, is_done, &has_lost);
+                let _passed = pass(socket, weed, lost, &has_lost);
             })
             .unwrap();
         }
     })
     .unwrap();
-    let repeat = Duration::from_millis(1);
-    let options = Options { endpoint, repeats_max: 3, repeat, ..weed.options(OWNER) };
+    let options = Options { endpoint, repeats_max: 3, ..weed.options(OWNER) };
     Remote::open("s3://events/lossy", &options).unwrap()
 }
 
-fn pass(mut from: TcpStream, weed: &Weed, is_done: bool, has_lost: &AtomicBool) -> io::Result<()> {
+fn say(to: &mut TcpStream, status: &str, body: &str) -> io::Result<()> {
+    write!(to, "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn pass(mut from: TcpStream, weed: &Weed, lost: Lost, has_lost: &AtomicBool) -> io::Result<()> {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
@@ -52,22 +67,27 @@ fn pass(mut from: TcpStream, weed: &Weed, is_done: bool, has_lost: &AtomicBool) 
     from.read_exact(&mut body)?;
     let completes = text.starts_with("POST ") && text.contains("uploadId=");
     let is_lost = completes && !has_lost.swap(true, Ordering::SeqCst);
-    if completes && !(is_lost && is_done) {
-        return match is_lost {
-            true => Ok(()),
-            false => write!(
-                from,
-                "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{GONE}",
-                GONE.len()
-            ),
-        };
+    if completes && !is_lost {
+        return say(&mut from, "404 Not Found", GONE);
+    }
+    if is_lost && lost != Lost::Answer {
+        if lost == Lost::Race {
+            put(&weed.open("lossy"), RACED, &[7; LARGE_BYTES]).unwrap();
+        }
+        return Ok(());
     }
     let mut to = weed.connect()?;
     to.write_all(text.replacen("\r\n", "\r\nConnection: close\r\n", 1).as_bytes())?;
     to.write_all(&body)?;
     let mut answer = Vec::new();
     to.read_to_end(&mut answer)?;
-    if is_lost { Ok(()) } else { from.write_all(&answer) }
+    if is_lost {
+        return Ok(());
+    }
+    if text.starts_with("HEAD ") && answer.starts_with(b"HTTP/1.1 404") {
+        return say(&mut from, "403 Forbidden", "");
+    }
+    from.write_all(&answer)
 }
 
 fn put(remote: &Remote, key: &str, bytes: &[u8]) -> Result<(), Failure> {
@@ -91,23 +111,32 @@ fn is(remote: &Remote, key: &str, bytes: &[u8]) -> bool {
 #[test]
 fn an_object_of_parts_of_which_the_answer_is_lost_is_there() {
     let (large, other) = (pattern(LARGE_BYTES), vec![7; LARGE_BYTES]);
-    let remote = listen(weed(), true);
+    let remote = listen(weed(), Lost::Answer);
     assert_eq!(put(&remote, "put", &large), Ok(()));
     assert!(is(&remote, "put", &large));
     // Also where one of the same size was before.
     for bytes in [&large, &other] {
-        let remote = Arc::new(listen(weed(), true));
+        let remote = Arc::new(listen(weed(), Lost::Answer));
         grow(&remote, "grown", bytes).unwrap();
         assert!(is(&remote, "grown", bytes));
     }
 }
 
 #[test]
-fn an_object_of_parts_that_was_not_made_is_an_error_also_where_another_of_its_size_was_before() {
+fn an_object_of_parts_that_was_not_made_is_in_doubt_also_where_another_of_its_size_is_there() {
     let (large, other) = (pattern(LARGE_BYTES), vec![7; LARGE_BYTES]);
-    assert!(put(&listen(weed(), false), "unmade", &large).is_err());
-    put(&weed().open("lossy"), "regrown", &other).unwrap();
-    let remote = Arc::new(listen(weed(), false));
-    assert!(grow(&remote, "regrown", &large).is_err());
-    assert!(is(&remote, "regrown", &other));
+    let direct = weed().open("lossy");
+    assert_eq!(put(&listen(weed(), Lost::Request), "unmade", &large), Err(Failure::Doubtful));
+    put(&direct, "regrown", &other).unwrap();
+    // One that was there before, and one that another writer put there meanwhile.
+    for (lost, key) in [(Lost::Request, "regrown"), (Lost::Race, RACED)] {
+        let remote = Arc::new(listen(weed(), lost));
+        let told = grow(&remote, key, &large).unwrap_err();
+        let bucket_error = told.get_ref().unwrap().downcast_ref::<BucketError>().unwrap();
+        assert_eq!(bucket_error.failure, Failure::Doubtful);
+        assert!(bucket_error.to_string().contains("may have done it"), "{told}");
+        assert!(bucket_error.source.to_string().contains("it is not known whether the object was made"));
+        assert!(is(&remote, key, &other));
+    }
+    assert_eq!(put(&listen(weed(), Lost::Race), RACED, &large), Err(Failure::Doubtful));
 }
