@@ -4,8 +4,8 @@
 //! and connections that stay. Everything else is answered by its status.
 //!
 //! Invariants: at most [`CONNECTIONS_MAX`] connections, each with a thread and [`PART_BYTES`] of memory; the head of a request
-//! has at most [`HEAD_BYTES_MAX`]. Nobody keeps others out by being silent: where all places are taken, who has waited for
-//! [`Patience::crowded`] gives his to the next.
+//! has at most [`HEAD_BYTES_MAX`]. Nobody keeps others out: where all places are taken and somebody waits for one, who has been
+//! silent for [`Patience::crowded`] gives his to the next, and who has been served for longer than that does after his next answer.
 
 #[doc(hidden)]
 pub mod fuzz;
@@ -34,9 +34,9 @@ const PART_BYTES: usize = 1 << 20;
 struct Patience {
     /// While there is room for others.
     quiet: Duration,
-    /// While there is none.
+    /// While there is none, and somebody waits for some.
     crowded: Duration,
-    /// How often it is looked whether there is.
+    /// How often it is looked whether there is, and whether more is taken.
     look: Duration,
 }
 
@@ -73,13 +73,23 @@ struct State {
     stop: Bell,
     is_over: AtomicBool,
     connection_count: AtomicUsize,
+    /// Whether a connection waits for a place, while all are taken.
+    is_awaited: AtomicBool,
     patience: Patience,
 }
 
 impl State {
     fn new(files: Vec<Shown>, patience: Patience) -> dolmen_env::Result<Self> {
-        let (stop, is_over) = (Bell::new()?, AtomicBool::new(false));
-        Ok(Self { files, stop, is_over, connection_count: AtomicUsize::new(0), patience })
+        let (stop, is_over, is_awaited) = (Bell::new()?, AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { files, stop, is_over, connection_count: AtomicUsize::new(0), is_awaited, patience })
+    }
+
+    fn is_full(&self) -> bool {
+        self.connection_count.load(Ordering::Acquire) >= CONNECTIONS_MAX
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.is_awaited.load(Ordering::Acquire)
     }
 
     fn end(&self) {
@@ -155,8 +165,11 @@ impl Counted {
         Self { state: Arc::clone(state), has_place: true }
     }
 
-    /// Gives its place to another one, if all are taken: of several that would, one.
+    /// Gives its place to another one that waits, if all are taken: of several that would, one.
     fn gives_place(&mut self) -> bool {
+        if !self.state.is_awaited() {
+            return false;
+        }
         let (all, fewer) = (CONNECTIONS_MAX, CONNECTIONS_MAX - 1);
         let count = &self.state.connection_count;
         let gives = count.compare_exchange(all, fewer, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -177,6 +190,12 @@ impl Drop for Counted {
 struct Place {
     socket: Socket,
     counted: Counted,
+    /// When it came.
+    came_ns: u64,
+    /// Since when it has not done what it is waited for: asked, or taken as much as counts.
+    began_ns: u64,
+    /// What it has taken since.
+    taken: usize,
 }
 
 /// Which way a connection is to move.
@@ -187,26 +206,42 @@ enum Way {
 }
 
 impl Place {
+    fn new(socket: Socket, state: &Arc<State>) -> Self {
+        let now_ns = RealClock.monotonic_ns();
+        Self { socket, counted: Counted::new(state), came_ns: now_ns, began_ns: now_ns, taken: 0 }
+    }
+
     fn state(&self) -> &State {
         &self.counted.state
     }
 
-    /// Waits until it can be moved that way, and no longer than whoever has waited since `began_ns` may.
-    fn wait(&mut self, way: Way, began_ns: u64) -> Spoken {
-        let patience = self.state().patience;
-        loop {
-            let waited = Duration::from_nanos(RealClock.monotonic_ns().saturating_sub(began_ns));
-            let is_over = self.state().is_over.load(Ordering::Acquire) || waited >= patience.quiet;
-            if is_over || (waited >= patience.crowded && self.counted.gives_place()) {
-                return Err(Over::Gone);
-            }
-            let (beside, look) = (Some(&self.state().stop), Some(patience.look));
-            let ready = self.socket.wait_beside(way == Way::In, way == Way::Out, beside, look)?;
-            if ready.readable || ready.writable {
-                return Ok(());
-            }
-        }
+    /// From now on it is waited for anew.
+    fn begin(&mut self) {
+        (self.began_ns, self.taken) = (RealClock.monotonic_ns(), 0);
     }
+
+    /// Whether it has been served for long enough while others wait.
+    fn is_to_end(&self) -> bool {
+        let state = self.state();
+        state.is_full() && state.is_awaited() && since(self.came_ns) >= state.patience.crowded
+    }
+
+    /// Waits until it can be moved that way, or is to be tried again, if it may be waited for any longer.
+    fn wait(&mut self, way: Way) -> Spoken {
+        let (patience, waited) = (self.state().patience, since(self.began_ns));
+        let is_over = self.state().is_over.load(Ordering::Acquire) || waited >= patience.quiet;
+        if is_over || (waited >= patience.crowded && self.counted.gives_place()) {
+            return Err(Over::Gone);
+        }
+        let (beside, look) = (Some(&self.state().stop), Some(patience.look));
+        // Whether there is room is told only when much of what was sent has been taken: who takes little by little is seen by trying.
+        self.socket.wait_beside(way == Way::In, way == Way::Out, beside, look)?;
+        Ok(())
+    }
+}
+
+fn since(began_ns: u64) -> Duration {
+    Duration::from_nanos(RealClock.monotonic_ns().saturating_sub(began_ns))
 }
 
 /// Takes connections until it is told to end: where the system has no room for one more, it is asked again after a while.
@@ -220,10 +255,17 @@ fn listen(
     let waiter = Waiter::new()?;
     waiter.add(listener, NEW, false)?;
     waiter.add(&state.stop, STOP, false)?;
+    let waiting = Waiter::new()?;
+    waiting.add(listener, NEW, false)?;
     let (mut ready, mut was_refused, mut is_deaf) = (Vec::new(), false, false);
     loop {
         ready.clear();
-        let is_full = was_refused || state.connection_count.load(Ordering::Acquire) >= CONNECTIONS_MAX;
+        let is_full = was_refused || state.is_full();
+        if is_full {
+            waiting.wait(Some(Duration::ZERO), &mut ready)?;
+        }
+        state.is_awaited.store(!ready.is_empty(), Ordering::Release);
+        ready.clear();
         if is_full != is_deaf {
             // Of what cannot be taken it would hear without end.
             waiter.change(listener, NEW, !is_full, false)?;
@@ -242,7 +284,7 @@ fn listen(
         }
         was_refused = accepted.is_err();
         let Ok(Some(socket)) = accepted else { continue };
-        let mut place = Place { socket, counted: Counted::new(state) };
+        let mut place = Place::new(socket, state);
         let started = spawn("dolmen-web-one", move || {
             // Ignored: who has gone away, or is silent for too long, is told nothing.
             let _ended = converse(&mut place);
@@ -275,25 +317,26 @@ impl From<dolmen_env::Error> for Over {
 fn converse(place: &mut Place) -> Spoken {
     let mut received = Vec::new();
     loop {
-        let began_ns = RealClock.monotonic_ns();
-        let (head_bytes, ask) = loop {
+        place.begin();
+        let (head_bytes, mut ask) = loop {
             match request::parse(&received, HEAD_BYTES_MAX) {
                 Ok(Some(found)) => break found,
-                Ok(None) => receive(place, began_ns, &mut received)?,
+                Ok(None) => receive(place, &mut received)?,
                 Err(status) => return send(place, plain(status, "close", "", true).as_bytes()),
             }
         };
         received.drain(..head_bytes);
-        let is_last = ask.is_last;
+        ask.is_last |= place.is_to_end();
+        place.begin();
         answer(place, &ask)?;
-        if is_last {
+        if ask.is_last {
             return Ok(());
         }
     }
 }
 
-/// Some bytes of a request whose first was waited for since `began_ns`.
-fn receive(place: &mut Place, began_ns: u64, received: &mut Vec<u8>) -> Spoken {
+/// Some bytes of a request.
+fn receive(place: &mut Place, received: &mut Vec<u8>) -> Spoken {
     let mut part = [0; 16 << 10];
     loop {
         match place.socket.read(&mut part)? {
@@ -302,24 +345,23 @@ fn receive(place: &mut Place, began_ns: u64, received: &mut Vec<u8>) -> Spoken {
                 return Ok(());
             }
             Moved::End => return Err(Over::Gone),
-            Moved::Later => place.wait(Way::In, began_ns)?,
+            Moved::Later => place.wait(Way::In)?,
         }
     }
 }
 
 fn send(place: &mut Place, mut bytes: &[u8]) -> Spoken {
-    let (mut began_ns, mut taken) = (RealClock.monotonic_ns(), 0);
     while !bytes.is_empty() {
         match place.socket.write(&[IoSlice::new(bytes)])? {
             Moved::Bytes(count) => {
                 bytes = &bytes[count..];
-                taken += count;
-                if taken >= TAKEN_BYTES {
-                    (began_ns, taken) = (RealClock.monotonic_ns(), 0);
+                place.taken += count;
+                if place.taken >= TAKEN_BYTES {
+                    place.begin();
                 }
             }
             Moved::End => return Err(Over::Gone),
-            Moved::Later => place.wait(Way::Out, began_ns)?,
+            Moved::Later => place.wait(Way::Out)?,
         }
     }
     Ok(())
@@ -439,7 +481,11 @@ fn send_part(place: &mut Place, file: &Shown, part: Part) -> Spoken {
     let mut bytes = vec![0; PART_BYTES.min(length)];
     while at < part.end {
         let room = usize::try_from(part.end - at).unwrap_or(usize::MAX).min(PART_BYTES);
-        match (file.read)(at, &mut bytes[..room]) {
+        let reads_ns = RealClock.monotonic_ns();
+        let found = (file.read)(at, &mut bytes[..room]);
+        // The other end waits meanwhile, and not we for it.
+        place.began_ns += RealClock.monotonic_ns().saturating_sub(reads_ns);
+        match found {
             Ok(count) if count == room => send(place, &bytes[..room])?,
             // The head has promised what is not to be had: the connection ends before it, and the reader knows.
             found => {
@@ -465,7 +511,53 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(5);
 
     fn state(files: Vec<Shown>) -> Arc<State> {
-        Arc::new(State::new(files, Patience { crowded: SHORT, look: SHORT, ..PATIENCE }).unwrap())
+        state_of(files, SHORT)
+    }
+
+    fn state_of(files: Vec<Shown>, crowded: Duration) -> Arc<State> {
+        Arc::new(State::new(files, Patience { crowded, look: SHORT, ..PATIENCE }).unwrap())
+    }
+
+    /// Ends the serving, also when an assertion fails.
+    struct Ending<'a>(&'a State);
+
+    impl Drop for Ending<'_> {
+        fn drop(&mut self) {
+            self.0.end();
+        }
+    }
+
+    /// Calls with the address at which all places but one are taken.
+    fn nearly_full(state: &Arc<State>, body: impl FnOnce(&Address)) {
+        state.connection_count.store(CONNECTIONS_MAX - 1, Ordering::Release);
+        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+        let address = listener.address().clone();
+        dolmen_env::scope(|threads| {
+            let listening = threads.spawn(|| listen(&listener, state, || listener.accept()));
+            let ending = Ending(state);
+            body(&address);
+            drop(ending);
+            assert!(listening.join().unwrap().is_ok());
+        });
+    }
+
+    fn ask(address: &Address, request: &str) -> Socket {
+        let socket = Socket::connect(address, Duration::from_secs(60)).unwrap();
+        assert!(matches!(socket.write(&[IoSlice::new(request.as_bytes())]), Ok(Moved::Bytes(_))));
+        socket
+    }
+
+    /// The next bytes; none at the end.
+    fn more(socket: &Socket, part: &mut [u8]) -> usize {
+        loop {
+            match socket.read(part).unwrap() {
+                Moved::Bytes(count) => return count,
+                Moved::End => return 0,
+                Moved::Later => {
+                    assert!(socket.wait(true, false, Some(Duration::from_secs(60))).unwrap().readable);
+                }
+            }
+        }
     }
 
     fn good() -> Shown {
@@ -569,6 +661,69 @@ mod tests {
             assert!(!silent.wait(true, false, Some(10 * SHORT)).unwrap().readable, "nobody has ended it");
             state.end();
             assert!(listening.join().unwrap().is_ok());
+        });
+    }
+
+    #[test]
+    fn who_takes_slowly_and_steadily_what_he_asked_for_keeps_his_place_and_gets_all_of_it() {
+        const BYTES: usize = 12 << 20;
+        // A third of what the system keeps for a connection takes longer at this pace.
+        const STEP: (usize, Duration) = (32 << 10, Duration::from_millis(30));
+        let large = Shown { name: "large".into(), length_bytes: BYTES as u64, ..good() };
+        let state = state_of(vec![large, good()], Duration::from_millis(500));
+        nearly_full(&state, |address| {
+            let slow = ask(address, "GET /large HTTP/1.1\r\nConnection: close\r\n\r\n");
+            let mut part = vec![0; STEP.0];
+            let mut got = more(&slow, &mut part);
+            let next = ask(address, "GET /good HTTP/1.1\r\nConnection: close\r\n\r\n");
+            let pace = Waiter::new().unwrap();
+            for _ in 0..80 {
+                pace.wait(Some(STEP.1), &mut Vec::new()).unwrap();
+                got += more(&slow, &mut part);
+            }
+            assert!(!next.wait(true, false, Some(Duration::ZERO)).unwrap().readable, "there is no place");
+            loop {
+                match more(&slow, &mut part) {
+                    0 => break,
+                    count => got += count,
+                }
+            }
+            assert!(got > BYTES, "{got} bytes");
+            assert!(more(&next, &mut part) > 0);
+        });
+    }
+
+    #[test]
+    fn who_asks_now_and_then_makes_room_after_an_answer_that_says_so() {
+        let state = state_of(vec![good()], Duration::from_millis(200));
+        nearly_full(&state, |address| {
+            let request = "GET /good HTTP/1.1\r\n\r\n";
+            let often = ask(address, request);
+            let (mut answer, mut part) = (String::new(), [0; 4096]);
+            let (mut next, began_ns) = (None, RealClock.monotonic_ns());
+            while !answer.contains("Connection: close") {
+                assert!(since(began_ns) < Duration::from_secs(30), "it goes on and on");
+                answer.clear();
+                while !answer.ends_with("xxx") {
+                    let count = more(&often, &mut part);
+                    assert!(count > 0, "it is not ended before an answer");
+                    answer += str::from_utf8(&part[..count]).unwrap();
+                }
+                next.get_or_insert_with(|| ask(address, "GET /good HTTP/1.1\r\nConnection: close\r\n\r\n"));
+                // Ignored: it may be over.
+                let _asked = often.write(&[IoSlice::new(request.as_bytes())]);
+            }
+            assert!(more(&next.unwrap(), &mut part) > 0);
+        });
+    }
+
+    #[test]
+    fn who_is_silent_stays_where_nobody_waits_for_his_place() {
+        let state = state(vec![good()]);
+        nearly_full(&state, |address| {
+            let silent = ask(address, "GET /good HTTP/1.1\r\n");
+            assert!(!silent.wait(true, false, Some(50 * SHORT)).unwrap().readable, "nobody has ended it");
+            assert!(answer_to(address, "good").ends_with("\r\n\r\nxxx"), "it gives its place to who comes");
         });
     }
 }
