@@ -65,6 +65,23 @@ def test_versions_tags_and_times_show_what_was(cont):
     assert [version.number for version in stored.versions()] == [second.number]
 
 
+def test_the_time_that_a_version_shows_opens_that_version(cont):
+    stored = rntuple.Store(cont).create("events", events(count=10))
+    for count in range(11, 25):
+        stored.append(events(count - 1, 1))
+        last = stored.version()
+        assert (last.entries, stored.version(time=last.time).number) == (count, last.number)
+    for version in stored.versions():
+        assert len(stored.open(time=version.time)) == version.entries, version
+    # Floats of today are 238 ns from each other: each stands for what is nearest to it.
+    for ns in range(1_795_813_436_123_456_000, 1_795_813_436_123_457_000):
+        by = rntuple._when(None, None, rntuple.Version((1, ns, 0, 0, "")).time)[2]
+        assert ns <= by <= ns + 239
+    whole = 1_795_813_436
+    assert [rntuple._when(None, None, of(whole))[2] for of in (int, np.int64)] == [whole * 10**9] * 2
+    assert rntuple._when(None, None, np.float32(0.5))[2] == 500_000_000
+
+
 def test_a_column_is_added_with_values_and_older_versions_do_not_have_it(cont, file, tmp_path):
     stored = rntuple.Store(cont).import_root(file)
     before = stored.version()

@@ -29,6 +29,7 @@ awkward (``library="ak"``) and pyarrow (``library="pa"``, batches, Parquet) are 
 
 import builtins
 import contextlib
+import math
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -144,7 +145,7 @@ def _nanoseconds(name: str, seconds: float) -> int:
         raise TypeError(f"{name} is a number of seconds, not {seconds!r}")
     if not 0 <= seconds <= _U64 // 10**9:
         raise Invalid(f"{name} is {seconds}, and is to be a number of seconds from 0 to {_U64 // 10**9}")
-    return int(seconds * 1e9)
+    return operator.index(seconds) * 10**9 if isinstance(seconds, int | np.integer) else int(seconds * 1e9)
 
 
 def _order(order: Sequence[int]) -> list[int]:
@@ -168,8 +169,17 @@ def _stored(group_bytes: int | None, keep: float | None, object_class: str | Non
     }
 
 
+def _by_ns(time: float | None) -> int | None:
+    """Nanoseconds by which a time is over: a float is between two others, and stands for all that is nearest to it."""
+    by = _ns("time", time)
+    if by is None or isinstance(time, int | np.integer):
+        return by
+    (whole, of), (last, of_last) = float(time).as_integer_ratio(), math.ulp(float(time)).as_integer_ratio()
+    return (2 * whole * of_last + last * of) * 10**9 // (2 * of * of_last)
+
+
 def _when(version: int | None, tag: str | None, time: float | None) -> tuple[int | None, str | None, int | None]:
-    return _count_or_none("version", version, 0, _U64), tag, _ns("time", time)
+    return _count_or_none("version", version, 0, _U64), tag, _by_ns(time)
 
 
 def _storage(options: _Storage) -> dict[str, str] | None:
@@ -309,7 +319,7 @@ def open(
         Its name; None for the only one that there is.
     version, tag, time
         Of an ntuple in a container, one of them: the number of a version, a tag, or seconds since 1970 (the last version that was made
-        until then). None for the current one.
+        until then; the ``time`` of a ``Version`` is that version, and any float stands for all that is nearest to it). None for the current one.
 
     Raises NotFound if there is no such file, ntuple or version, Corrupt if it is damaged.
     """
@@ -1089,7 +1099,8 @@ class Version:
 
     def __init__(self, told: tuple[Any, ...]) -> None:
         self.number, time_ns, self.entries, self.clusters, self.made = told
-        self.time = time_ns / 1e9
+        # Whole numbers are divided: the float is the one nearest to the time.
+        self.time = time_ns / 10**9
 
     def __repr__(self) -> str:
         return f"<Version {self.number}: {self.entries} entries, {self.made}>"

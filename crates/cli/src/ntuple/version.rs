@@ -3,6 +3,7 @@
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::date;
 use clap::Args;
+use core::str::FromStr;
 use dolmen_rntuple::store::{Store, StoreSource, Stored, When};
 use dolmen_rntuple::{Error, Ntuple};
 
@@ -18,9 +19,69 @@ pub(crate) struct VersionArg {
     /// The version that this tag keeps
     #[arg(long, value_name = "TAG", conflicts_with = "version")]
     tag: Option<String>,
-    /// The last version that was made by this time, in seconds since 1970 (UTC)
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["version", "tag"])]
-    at: Option<u64>,
+    /// The last version that was made by this time: the date and time (UTC) that `versions` prints, or seconds since 1970; also with decimals. A
+    /// whole second is all of it, up to its end
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["version", "tag"])]
+    at: Option<At>,
+}
+
+/// How a time is told.
+const TIMES: &str = "a date and time (UTC) as `dolmen ntuple versions` prints it, '2026-11-27 21:03:56', or seconds since 1970";
+
+/// A time: the last nanosecond of what its last digit says, since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct At {
+    end_ns: u64,
+}
+
+impl FromStr for At {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        parsed(text.trim()).ok_or_else(|| format!("give {TIMES}"))
+    }
+}
+
+fn parsed(text: &str) -> Option<At> {
+    let digits = |text: &str| {
+        let is_number = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
+        is_number.then(|| text.parse::<u64>().ok()).flatten()
+    };
+    let (whole, decimals) = text.split_once('.').map_or((text, None), |(whole, rest)| (whole, Some(rest)));
+    let second = match whole.split_once([' ', 'T']) {
+        Some((day, time)) => second_of(day, time)?,
+        None => digits(whole)?,
+    };
+    // Nanoseconds of the decimals that there are, and of what may be behind them.
+    let (ns, span_ns) = match decimals {
+        None => (0, 1_000_000_000),
+        Some(decimals) => {
+            digits(decimals)?;
+            let known = &decimals[..decimals.len().min(9)];
+            let span_ns = 10_u64.pow(9 - u32::try_from(known.len()).ok()?);
+            (digits(known)? * span_ns, span_ns)
+        }
+    };
+    let end_ns = second.checked_mul(1_000_000_000)?.checked_add(ns + span_ns - 1)?;
+    Some(At { end_ns })
+}
+
+/// The second since 1970 of a date and a time of the day, if there is such.
+fn second_of(day: &str, time: &str) -> Option<u64> {
+    let numbers = |text: &str, at: char| -> Option<[u64; 3]> {
+        let numbers: Option<Vec<u64>> = text.split(at).map(|number| number.parse().ok()).collect();
+        numbers?.try_into().ok()
+    };
+    let ([year, month, of_month], [hour, minute, second]) = (numbers(day, '-')?, numbers(time, ':')?);
+    if !(1970..2554).contains(&year) || !(1..=12).contains(&month) || of_month > 31 {
+        return None;
+    }
+    // Years that begin in March, as those of what prints it.
+    let (years, months) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = years * 365 + years / 4 - years / 100 + years / 400 + (153 * months + 2) / 5 + of_month;
+    let second = (days.checked_sub(719_469)? * 24 + hour) * 3600 + minute * 60 + second;
+    // What is no day or no time of it would be printed as another.
+    (date(i64::try_from(second).ok()?) == format!("{day} {time}")).then_some(second)
 }
 
 impl VersionArg {
@@ -28,7 +89,7 @@ impl VersionArg {
         match (self.version, &self.tag, self.at) {
             (Some(version), ..) => When::Version(version),
             (None, Some(tag), _) => When::Tag(tag),
-            (None, None, Some(seconds)) => When::Time(seconds.saturating_mul(1_000_000_000)),
+            (None, None, Some(at)) => When::Time(at.end_ns),
             (None, None, None) => When::Now,
         }
     }
@@ -69,7 +130,7 @@ fn missing(stored: &Stored, when: When<'_>) -> Outcome<Failure> {
                 format!("; the oldest is {}, made {} (UTC)", oldest.number, seconds(oldest.time_ns))
             });
             let why = format!("there is no version that was made by {} (UTC)", seconds(time_ns));
-            (why, format!("--at takes seconds since 1970{oldest}"))
+            (why, format!("--at takes {TIMES}{oldest}"))
         }
         When::Version(number) => (format!("there is no version {number}"), listed("version", &numbers()?)),
         When::Now => ("there is no current version".to_owned(), listed("version", &numbers()?)),
@@ -95,7 +156,48 @@ fn listed(what: &str, names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::listed;
+    use super::{At, listed};
+    use crate::output::date;
+
+    #[test]
+    fn a_time_is_all_that_begins_with_its_digits() {
+        let end_ns = |text: &str| text.parse::<At>().ok().map(|at| at.end_ns);
+        let told = 1_795_813_436_000_000_000;
+        for text in ["2026-11-27 21:03:56", " 2026-11-27T21:03:56", "1795813436"] {
+            assert_eq!(end_ns(text), Some(told + 999_999_999), "{text}");
+        }
+        for text in ["2026-11-27 21:03:56.25", "1795813436.25", "1795813436.250"] {
+            let span_ns = if text.ends_with('0') { 1_000_000 } else { 10_000_000 };
+            assert_eq!(end_ns(text), Some(told + 250_000_000 + span_ns - 1), "{text}");
+        }
+        assert_eq!(end_ns("1795813436.1234567899"), Some(told + 123_456_789));
+        for second in (0..1_u64 << 34).step_by(86_400 * 29 + 12_345) {
+            let printed = date(second.try_into().unwrap());
+            assert_eq!(end_ns(&printed), Some(second * 1_000_000_000 + 999_999_999), "{printed}");
+        }
+        for wrong in [
+            "",
+            "soon",
+            "-1",
+            "+1",
+            "1.",
+            ".5",
+            "1.-2",
+            "2026-11-27",
+            "2026-13-27 21:03:56",
+            "2026-02-30 21:03:56",
+            "2026-11-00 21:03:56",
+            "2026-11-27 24:03:56",
+            "2026-11-27 21:03",
+            "2026-11-27 21:3:56",
+            "1969-12-31 23:59:59",
+            "18446744073",
+            "1795813436123456789",
+            "99999999999999999999",
+        ] {
+            assert_eq!(end_ns(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn of_many_versions_the_last_are_told() {

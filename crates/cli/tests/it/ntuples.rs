@@ -327,6 +327,33 @@ fn who_only_reads_ntuples_waits_for_a_pool_that_another_has() {
 }
 
 #[test]
+fn the_time_that_a_version_is_printed_with_opens_that_version() {
+    let place = Place::new("ntuples-at");
+    place.pool_with_files();
+    make_file(&place.path("in.root"));
+    place.ok(&["ntuple", "import", "p", "c", "in.root"]);
+    // Versions of one second are printed with the same time.
+    std::thread::sleep(core::time::Duration::from_millis(1100));
+    place.ok(&["ntuple", "append", "p", "c", "events", "in.root"]);
+    let versions = place.json(&["ntuple", "versions", "p", "c", "events"]);
+    let printed = place.ok(&["ntuple", "versions", "p", "c", "events"]);
+    let entries = |at: &str| place.json(&["ntuple", "show", "p", "c", "events", "--at", at])["entries"].clone();
+    for (version, line) in versions.as_array().unwrap().iter().zip(printed.lines().skip(1)) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let time_ns = version["time_ns"].as_u64().unwrap();
+        let (second, ns) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
+        for at in [
+            format!("{} {}", words[1], words[2]),
+            second.to_string(),
+            format!("{second}.{:03}", ns / 1_000_000),
+            format!("{second}.{ns:09}"),
+        ] {
+            assert_eq!(entries(&at), version["entries"], "{at}");
+        }
+    }
+}
+
+#[test]
 fn what_is_not_there_is_told_with_what_is() {
     let place = Place::new("ntuples-told");
     place.pool_with_files();
@@ -344,6 +371,8 @@ fn what_is_not_there_is_told_with_what_is() {
     let line = fails(&["--at", "1"]);
     assert!(line.contains("no version that was made by 1970-01-01 00:00:01 (UTC)"), "{line}");
     assert!(line.contains("seconds since 1970; the oldest is 1, made 2"), "{line}");
+    let wrong = place.fails(2, &[&show[..], &["--at", "yesterday"]].concat());
+    assert!(wrong.contains("as `dolmen ntuple versions` prints it"), "{wrong}");
     let untag = place.fails(3, &["ntuple", "untag", "p", "c", "events", "zz"]);
     assert!(untag.contains("there is no tag \"zz\"; its only tag is first"), "{untag}");
     let tag = place.fails(3, &["ntuple", "tag", "p", "c", "events", "t", "7"]);
