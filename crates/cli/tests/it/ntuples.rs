@@ -337,7 +337,8 @@ fn the_time_that_a_version_is_printed_with_opens_that_version() {
     place.ok(&["ntuple", "append", "p", "c", "events", "in.root"]);
     let versions = place.json(&["ntuple", "versions", "p", "c", "events"]);
     let printed = place.ok(&["ntuple", "versions", "p", "c", "events"]);
-    let entries = |at: &str| place.json(&["ntuple", "show", "p", "c", "events", "--at", at])["entries"].clone();
+    let entries =
+        |at: &str| place.json(&["ntuple", "show", "p", "c", "events", "--at", at])["entries"].clone();
     for (version, line) in versions.as_array().unwrap().iter().zip(printed.lines().skip(1)) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let time_ns = version["time_ns"].as_u64().unwrap();
