@@ -332,9 +332,6 @@ fn the_time_that_a_version_is_printed_with_opens_that_version() {
     place.pool_with_files();
     make_file(&place.path("in.root"));
     place.ok(&["ntuple", "import", "p", "c", "in.root"]);
-    // Versions of one second are printed with the same time.
-    std::thread::sleep(core::time::Duration::from_millis(1100));
-    place.ok(&["ntuple", "append", "p", "c", "events", "in.root"]);
     let versions = place.json(&["ntuple", "versions", "p", "c", "events"]);
     let printed = place.ok(&["ntuple", "versions", "p", "c", "events"]);
     let entries =
