@@ -569,8 +569,9 @@ impl Mount {
         // Nobody removes the root.
         if alone.is_none() && dir.oid != self.root_oid {
             let names_dir = |home: &Slot| match self.check_names(At::Snapshot(epoch), home, dir.oid) {
-                Err(Error::Stale) => self.check_names(At::Latest, home, dir.oid),
-                Err(error) if error.is_of_past() => self.check_names(At::Latest, home, dir.oid),
+                Err(error) if error == Error::Stale || error.is_of_past() => {
+                    self.check_names(At::Latest, home, dir.oid)
+                }
                 told => told,
             };
             match self.at_home(dir, names_dir) {

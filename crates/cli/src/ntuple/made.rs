@@ -4,7 +4,7 @@ use super::filter::{condition, passing, steps};
 use super::home::{self, Home};
 use super::parquet::{self, Writer};
 use super::source::{Any, Opened, Source, each};
-use super::stored::{Named, Written, create_options, described, told};
+use super::stored::{Named, Written, create_options, described, refused, told};
 use super::{heard, step};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, count};
@@ -26,7 +26,7 @@ pub(crate) struct Skim {
     source: Source,
     /// Fields at the top, or branches of a tree; all if none are named
     #[arg(long = "field", short, value_name = "FIELD")]
-    fields: Vec<String>,
+    fields: Vec<Box<str>>,
     /// Only entries for which this holds, such as 'met > 20', of a number or of how long a list is; of several all have to hold
     #[arg(long = "filter", value_name = "CONDITION", value_parser = condition)]
     filters: Vec<Condition>,
@@ -122,23 +122,13 @@ fn skim_into(args: &Skim, any: &Any, home: &Home, name: &str) -> Outcome<Skimmed
             home.store.skim_telling(ntuple, &wanted, name, &how, &write, |done| step(&bar, done))
         })?),
         Any::Tree(tree) => {
-            let named = args.fields.iter().map(|field| field.as_str().into()).collect::<Vec<_>>();
-            let branches = (!named.is_empty()).then_some(named);
+            let branches = (!args.fields.is_empty()).then(|| args.fields.clone());
             let of = TreeOptions { branches, leaves_out: false, write };
             let made = home.store.skim_tree(name, (tree, &ranges), &of, &how, |done| step(&bar, done));
-            let version = made.map_err(refused_branch)?.version;
+            let made = made.map_err(|error| refused(error, "--field names the branches that are wanted"));
+            let version = made?.version;
             Ok(Skimmed { passed: 0, written: version.cluster_count, version })
         }
-    }
-}
-
-/// Why a tree is not skimmed.
-fn refused_branch(error: dolmen_rntuple::Error) -> Failure {
-    match error {
-        error @ dolmen_rntuple::Error::BranchRefused { .. } => {
-            Failure::from(error).hint("--field names the branches that are wanted")
-        }
-        error => error.into(),
     }
 }
 

@@ -390,14 +390,22 @@ fn imported(args: &Import, any: &Any, to: &Home, name: &str) -> Outcome<(Version
             let branches = (!args.fields.is_empty()).then(|| args.fields.clone());
             let how = TreeOptions { branches, leaves_out: args.leave_out, write };
             let imported = to.store.import_tree(name, tree, &how, &options, progress);
-            let imported = imported.map_err(|error| match error {
-                error @ dolmen_rntuple::Error::BranchRefused { .. } => Failure::from(error)
-                    .hint("--leave-out leaves such branches out, and --field names those that are wanted"),
-                error => error.into(),
+            let imported = imported.map_err(|error| {
+                refused(
+                    error,
+                    "--leave-out leaves such branches out, and --field names those that are wanted",
+                )
             })?;
             Ok((imported.version, imported.left_out.iter().map(ToString::to_string).collect()))
         }
     }
+}
+
+/// Why a tree has not become an ntuple; what to do if it is for a branch.
+pub(super) fn refused(error: dolmen_rntuple::Error, hint: &str) -> Failure {
+    let is_branch = matches!(error, dolmen_rntuple::Error::BranchRefused { .. });
+    let failure = Failure::from(error);
+    if is_branch { failure.hint(hint) } else { failure }
 }
 
 pub(crate) fn copy(args: &Copy) -> Outcome<Answer> {

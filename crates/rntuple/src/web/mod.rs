@@ -530,10 +530,19 @@ mod tests {
     /// Calls with the address at which all places but one are taken.
     fn nearly_full(state: &Arc<State>, body: impl FnOnce(&Address)) {
         state.connection_count.store(CONNECTIONS_MAX - 1, Ordering::Release);
+        serving(state, |listener| listener.accept(), body);
+    }
+
+    /// Calls with the address at which connections are taken so.
+    fn serving(
+        state: &Arc<State>,
+        mut accept: impl FnMut(&Listener) -> dolmen_env::Result<Option<Socket>> + Send,
+        body: impl FnOnce(&Address),
+    ) {
         let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
         let address = listener.address().clone();
         dolmen_env::scope(|threads| {
-            let listening = threads.spawn(|| listen(&listener, state, || listener.accept()));
+            let listening = threads.spawn(|| listen(&listener, state, || accept(&listener)));
             let ending = Ending(state);
             body(&address);
             drop(ending);
@@ -543,7 +552,9 @@ mod tests {
 
     fn ask(address: &Address, request: &str) -> Socket {
         let socket = Socket::connect(address, Duration::from_secs(60)).unwrap();
-        assert!(matches!(socket.write(&[IoSlice::new(request.as_bytes())]), Ok(Moved::Bytes(_))));
+        let asked = request.is_empty()
+            || matches!(socket.write(&[IoSlice::new(request.as_bytes())]), Ok(Moved::Bytes(_)));
+        assert!(asked);
         socket
     }
 
@@ -570,18 +581,12 @@ mod tests {
 
     /// What is answered to a request for a file, until the connection ends.
     fn answer_to(address: &Address, name: &str) -> String {
-        let socket = Socket::connect(address, Duration::from_secs(60)).unwrap();
-        let ask = format!("GET /{name} HTTP/1.1\r\nConnection: close\r\n\r\n");
-        assert!(matches!(socket.write(&[IoSlice::new(ask.as_bytes())]).unwrap(), Moved::Bytes(_)));
+        let socket = ask(address, &format!("GET /{name} HTTP/1.1\r\nConnection: close\r\n\r\n"));
         let (mut answer, mut part) = (Vec::new(), [0; 1024]);
         loop {
-            match socket.read(&mut part).unwrap() {
-                Moved::Bytes(count) => answer.extend_from_slice(&part[..count]),
-                Moved::Later => {
-                    let ready = socket.wait(true, false, Some(Duration::from_secs(60))).unwrap();
-                    assert!(ready.readable, "no answer to {name}");
-                }
-                Moved::End => return String::from_utf8(answer).unwrap(),
+            match more(&socket, &mut part) {
+                0 => return String::from_utf8(answer).unwrap(),
+                count => answer.extend_from_slice(&part[..count]),
             }
         }
     }
@@ -591,25 +596,19 @@ mod tests {
         let state = state(vec![good(), shown("bad", Box::new(|_, _| panic!("as it is meant")))]);
         // There is room for one more.
         state.connection_count.store(CONNECTIONS_MAX - 1, Ordering::Release);
-        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
-        let address = listener.address().clone();
         let mut refusals = 3;
-        dolmen_env::scope(|threads| {
-            let listening = threads.spawn(|| {
-                listen(&listener, &state, || {
-                    if refusals > 0 {
-                        refusals -= 1;
-                        let (name, errno) = ("full".to_owned(), Errno::MFILE);
-                        return Err(dolmen_env::Error::Io { op: Op::Listen, name, offset: 0, errno });
-                    }
-                    listener.accept()
-                })
-            });
-            assert!(answer_to(&address, "good").ends_with("\r\n\r\nxxx"));
-            assert!(answer_to(&address, "bad").ends_with("\r\n\r\n"), "the head alone");
-            assert!(answer_to(&address, "good").ends_with("\r\n\r\nxxx"), "it has left its place");
-            state.end();
-            assert!(listening.join().unwrap().is_ok());
+        let accept = |listener: &Listener| {
+            if refusals > 0 {
+                refusals -= 1;
+                let (name, errno) = ("full".to_owned(), Errno::MFILE);
+                return Err(dolmen_env::Error::Io { op: Op::Listen, name, offset: 0, errno });
+            }
+            listener.accept()
+        };
+        serving(&state, accept, |address| {
+            assert!(answer_to(address, "good").ends_with("\r\n\r\nxxx"));
+            assert!(answer_to(address, "bad").ends_with("\r\n\r\n"), "the head alone");
+            assert!(answer_to(address, "good").ends_with("\r\n\r\nxxx"), "it has left its place");
         });
         assert_eq!(refusals, 0);
     }
@@ -618,50 +617,40 @@ mod tests {
     fn who_is_silent_or_does_not_take_what_he_asked_for_keeps_nobody_out() {
         let endless = Shown { length_bytes: u64::MAX, ..good() };
         let state = state(vec![Shown { name: "endless".into(), ..endless }, good()]);
-        // There is room for one more.
-        state.connection_count.store(CONNECTIONS_MAX - 1, Ordering::Release);
-        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
-        let address = listener.address().clone();
-        dolmen_env::scope(|threads| {
-            let listening = threads.spawn(|| listen(&listener, &state, || listener.accept()));
+        nearly_full(&state, |address| {
             for begun in ["", "GET /good", "GET /endless HTTP/1.1\r\n\r\n"] {
-                let silent = Socket::connect(&address, Duration::from_secs(60)).unwrap();
-                assert!(
-                    begun.is_empty()
-                        || matches!(silent.write(&[IoSlice::new(begun.as_bytes())]), Ok(Moved::Bytes(_)))
-                );
-                assert!(answer_to(&address, "good").ends_with("\r\n\r\nxxx"), "beside {begun:?}");
+                let silent = ask(address, begun);
+                assert!(answer_to(address, "good").ends_with("\r\n\r\nxxx"), "beside {begun:?}");
                 drop(silent);
             }
             // One that says a little now and then.
-            let slow = Socket::connect(&address, Duration::from_secs(60)).unwrap();
-            threads.spawn(move || {
-                while matches!(slow.write(&[IoSlice::new(b"G")]), Ok(Moved::Bytes(_))) {
-                    // Ignored: it says more at once if there is anything to read, which is that it is over.
-                    let _ready = slow.wait(true, false, Some(SHORT / 10));
-                }
+            let slow = ask(address, "");
+            dolmen_env::scope(|threads| {
+                threads.spawn(move || {
+                    while matches!(slow.write(&[IoSlice::new(b"G")]), Ok(Moved::Bytes(_))) {
+                        // Ignored: it says more at once if there is anything to read, which is that it is over.
+                        let _ready = slow.wait(true, false, Some(SHORT / 10));
+                    }
+                });
+                assert!(answer_to(address, "good").ends_with("\r\n\r\nxxx"), "beside one that is slow");
             });
-            assert!(answer_to(&address, "good").ends_with("\r\n\r\nxxx"), "beside one that is slow");
-            state.end();
-            assert!(listening.join().unwrap().is_ok());
         });
     }
 
     #[test]
     fn who_is_silent_stays_where_there_is_room() {
         let state = state(vec![good()]);
-        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
-        let address = listener.address().clone();
-        dolmen_env::scope(|threads| {
-            let listening = threads.spawn(|| listen(&listener, &state, || listener.accept()));
-            let silent = Socket::connect(&address, Duration::from_secs(60)).unwrap();
-            for _ in 0..8 {
-                assert!(answer_to(&address, "good").ends_with("\r\n\r\nxxx"));
-            }
-            assert!(!silent.wait(true, false, Some(10 * SHORT)).unwrap().readable, "nobody has ended it");
-            state.end();
-            assert!(listening.join().unwrap().is_ok());
-        });
+        serving(
+            &state,
+            |listener| listener.accept(),
+            |address| {
+                let silent = ask(address, "");
+                for _ in 0..8 {
+                    assert!(answer_to(address, "good").ends_with("\r\n\r\nxxx"));
+                }
+                assert!(!silent.wait(true, false, Some(10 * SHORT)).unwrap().readable, "nobody has ended it");
+            },
+        );
     }
 
     #[test]
