@@ -172,7 +172,7 @@ def _stored(group_bytes: int | None, keep: float | None, object_class: str | Non
 def _by_ns(time: float | None) -> int | None:
     """Nanoseconds by which a time is over: a float is between two others, and stands for all that is nearest to it."""
     by = _ns("time", time)
-    if by is None or isinstance(time, int | np.integer):
+    if time is None or isinstance(time, int | np.integer):
         return by
     (whole, of), (last, of_last) = float(time).as_integer_ratio(), math.ulp(float(time)).as_integer_ratio()
     return (2 * whole * of_last + last * of) * 10**9 // (2 * of * of_last)
