@@ -41,7 +41,7 @@ def test_the_file_of_each_day_is_appended_after_fields_were_added(cont, file):
     )
     with pytest.raises(dolmen.Invalid, match=r'missing: "weight" \(double\), "quality" .*\(fill\)'):
         stored.append_root(file)
-    fill = {"weight": math.nan, "quality": -1, "tags": [], "label": None, "not there": 0}
+    fill = {"weight": math.nan, "quality": -1, "tags": [], "label": None}
     for give in (lambda: stored.append_root(file, fill=fill), lambda: stored.append(events(count=100), fill=fill)):
         before = len(stored.open())
         give()
@@ -57,12 +57,23 @@ def test_the_file_of_each_day_is_appended_after_fields_were_added(cont, file):
         ({**fill, "tags": 3}, '"tags" would have a number'),
         ({**fill, "label": "none"}, "field 'label' is filled with a number"),
         ({"weight": 0}, 'missing: "quality"'),
+        ({**fill, "wieght": 0}, 'in "wieght", which is no field of the ntuple; "weight" is one'),
+        ({**fill, "not there": 0}, "no field of the ntuple; those that were added later are weight, quality, tags, label"),
         ([("weight", 0)], "a mapping"),
     ):
         with pytest.raises(dolmen.Invalid, match=told):
             stored.append_root(file, fill=wrong)
+    # Also where nothing is filled, and of numbers that a field's type has not.
+    with pytest.raises(dolmen.Invalid, match='"wieght", which is no field'):
+        stored.append(now.arrays(None, 0, 5), fill={"wieght": 0})
+    stored.add_column("single", np.zeros(len(stored.open()), "f4"))
+    with pytest.raises(dolmen.Invalid, match='"single" would have a number that its type has not'):
+        stored.append_root(file, fill={**fill, "single": 1e40})
+    fill["single"] = math.inf
+    stored.append_root(file, fill=fill)
+    assert np.isinf(np.asarray(stored.open()["single"])[-1])
     # What was there from the start is never filled.
-    with pytest.raises(dolmen.Invalid, match='missing: "energy"'):
+    with pytest.raises(dolmen.Invalid, match='missing: "energy" .*; what the ntuple had from the beginning is not filled'):
         stored.append({"number": [1], "hits": ak.Array([[1]]), "name": ["n"]}, fill={**fill, "energy": 0})
 
 

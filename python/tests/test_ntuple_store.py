@@ -35,6 +35,9 @@ def test_an_ntuple_is_imported_read_and_exported_as_it_was(cont, file, tmp_path)
     assert back.stat().st_size == copy.stat().st_size
     with pytest.raises(dolmen.Exists):
         store.import_root(file)
+    for name in ("x y", "a/b", ""):
+        with pytest.raises(dolmen.Invalid, match=f'cannot have the name "{name}"'):
+            store.import_root(file, name=name)
     store.destroy("events")
     with pytest.raises(dolmen.NotFound):
         rntuple.open(cont, "events")
@@ -52,7 +55,7 @@ def test_versions_tags_and_times_show_what_was(cont):
         assert same(older["number"], np.arange(100))
     assert [version.made for version in stored.versions()] == ["Created", "Appended"]
     assert stored.tags() == {"first": first.number}
-    with pytest.raises(dolmen.Exists):
+    with pytest.raises(dolmen.Exists, match="a tag 'first' already; move=True has it keep this version"):
         stored.tag("first")
     assert stored.tag("first", move=True).number == second.number
     stored.untag("first")

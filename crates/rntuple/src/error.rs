@@ -232,6 +232,8 @@ pub struct OtherFields {
     pub missing: Vec<(Box<str>, Box<str>)>,
     /// Whether all of these were added to it later.
     pub are_added: bool,
+    /// Those of them that it had from the beginning.
+    pub own: Vec<Box<str>>,
     /// Fields that it has not.
     pub more: Vec<(Box<str>, Box<str>)>,
     /// Fields of other types: name, type that the ntuple has, type that was given.
@@ -240,7 +242,7 @@ pub struct OtherFields {
 
 impl fmt::Display for OtherFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { missing, are_added, more, others } = self;
+        let Self { missing, are_added, own, more, others } = self;
         let list = |fields: &[(Box<str>, Box<str>)]| {
             let each = fields.iter().map(|(name, of)| format!("\"{name}\" ({of})"));
             each.collect::<Vec<_>>().join(", ")
@@ -260,7 +262,19 @@ impl fmt::Display for OtherFields {
         }
         write!(f, "the fields are not those of the ntuple; {}", parts.join("; "))?;
         let remedy = "; data from before these were added are appended with a value to fill them with (fill)";
-        f.write_str(if *are_added { remedy } else { "" })
+        if *are_added {
+            return f.write_str(remedy);
+        }
+        if own.is_empty() {
+            return Ok(());
+        }
+        let own: Vec<String> = own.iter().map(|name| format!("\"{name}\"")).collect();
+        write!(
+            f,
+            "; what the ntuple had from the beginning is not filled ({}): a clone or skim of it without that takes data that lack it, and it \
+             can be added there later as a column",
+            own.join(", ")
+        )
     }
 }
 
@@ -377,6 +391,15 @@ pub enum Error {
     OtherSchema,
     /// What is to be appended has other fields than the ntuple.
     OtherFields(Box<OtherFields>),
+    /// What is to be filled is no field of the ntuple.
+    NoFill {
+        /// The name, as it was given.
+        field: Box<str>,
+        /// A field of almost the same name.
+        near: Option<Box<str>>,
+        /// Fields that were added later, which can be filled.
+        added: Vec<Box<str>>,
+    },
     /// The ntuple is in another store, whose pages this one has not.
     OtherStore,
     /// Others have appended entries since: they need values of the columns that are added, too.
@@ -584,6 +607,21 @@ fn no_version(f: &mut fmt::Formatter<'_>, name: &str, by: AskedBy, others: &[Box
     }
 }
 
+/// Fields that an error names at most.
+const TOLD_MAX: usize = 12;
+
+fn no_fill(f: &mut fmt::Formatter<'_>, field: &str, near: Option<&str>, added: &[Box<str>]) -> fmt::Result {
+    write!(f, "nothing is filled in \"{field}\", which is no field of the ntuple; ")?;
+    match (near, added) {
+        (Some(near), _) => write!(f, "\"{near}\" is one"),
+        (None, []) => f.write_str("no field was added to it later, and no other is filled"),
+        (None, added) => {
+            write!(f, "those that were added later are {}", added[..added.len().min(TOLD_MAX)].join(", "))?;
+            f.write_str(if added.len() > TOLD_MAX { ", …" } else { "" })
+        }
+    }
+}
+
 fn bad_name(f: &mut fmt::Formatter<'_>, of: Named, name: &str, why: BadName) -> fmt::Result {
     let of = if of == Named::Ntuple { "an ntuple" } else { "a field" };
     write!(f, "{of} cannot have the name \"{}\": it ", name.escape_debug())?;
@@ -639,6 +677,7 @@ impl fmt::Display for Error {
             Self::BadName { of, name, why } => bad_name(f, *of, name, *why),
             Self::OtherSchema => f.write_str("the ntuple has other columns by now"),
             Self::OtherFields(fields) => fields.fmt(f),
+            Self::NoFill { field, near, added } => no_fill(f, field, near.as_deref(), added),
             Self::OtherStore => {
                 f.write_str("the ntuple is in another store, and pages are shared within one: import it, or skim fields of it")
             }

@@ -49,7 +49,7 @@ from dolmen._dolmen import (
 )
 from dolmen._dolmen import ntuples as _ntuples
 from dolmen._dolmen import trees as _trees
-from dolmen.errors import Corrupt, Error, Invalid, NotFound
+from dolmen.errors import Corrupt, Error, Exists, Invalid, NotFound
 from dolmen.rntuple import _arrays
 from dolmen.rntuple._arrays import Field
 from dolmen.rntuple._root import root_over_http
@@ -1406,8 +1406,13 @@ class Stored:
         return dict(self._stored.tags())
 
     def tag(self, name: str, version: int | None = None, *, move: bool = False) -> Version:
-        """Has a tag keep a version, the current one unless its number is told. With ``move`` also a tag that is there."""
-        return Version(self._stored.tag(name, _count_or_none("version", version, 0, _U64), move=move))
+        """Has a tag keep a version, the current one unless its number is told. With ``move`` also a tag that is there; else Exists is raised."""
+        number = _count_or_none("version", version, 0, _U64)
+        try:
+            return Version(self._stored.tag(name, number, move=move))
+        except Exists as error:
+            _said(error, lambda _told: f"there is a tag {name!r} already; move=True has it keep this version")
+            raise
 
     def untag(self, name: str) -> None:
         """Removes a tag."""
@@ -1434,7 +1439,8 @@ class Stored:
         fill
             Names and values of fields that are filled where the data have none, if they were added to the ntuple later (``add_column``), also
             meanwhile: numbers (0, NaN, …) of fields of one number, None for zeros, empty texts and collections, whatever a field is. The
-            values are stored as if they had been given.
+            values are stored as if they had been given. What is no field of the ntuple is refused at the commit (Invalid), and by ``append``
+            and ``append_root`` at once; so are numbers that the field's type has not.
         """
         appender = self._stored.append(
             settings=_settings(compression), **_how(page_bytes, cluster_bytes), fill=_fills(fill)
@@ -1444,7 +1450,7 @@ class Stored:
     def append(self, data: Any, **options: Any) -> Version:
         """Appends entries, which are seen at once, behind what others have appended; ``options`` as of ``appender``. The new version.
 
-        Raises Invalid, which names fields that are missing and not filled (``fill``), and arrays that do not fit their fields.
+        Raises Invalid, which names fields that are missing and not filled (``fill``), or filled and none of the ntuple, and arrays that do not fit their fields.
         """
         return self._append(_arrays.fields_of(data), **options)
 
@@ -1453,6 +1459,8 @@ class Stored:
 
     def _appended(self, appender: "Appender", put: Callable[["Appender"], None]) -> Version:
         try:
+            # One call waits for nobody who adds fields: what is none is told before all is put.
+            appender._appender.check()
             put(appender)
             return appender.commit()
         except BaseException:

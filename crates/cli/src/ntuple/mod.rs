@@ -148,6 +148,7 @@ impl From<dolmen_rntuple::Error> for Failure {
             | E::Slow { .. } => Self::new(Exit::InUse, why).hint("run the command again"),
             E::Stopped => interrupt::failure(),
             E::OtherFields(_)
+            | E::NoFill { .. }
             | E::BadName { .. }
             | E::OtherStore
             | E::NoEntries { .. }

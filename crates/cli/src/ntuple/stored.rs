@@ -437,12 +437,13 @@ pub(crate) fn append(args: &Append) -> Outcome<Answer> {
         heard();
         let mut appender = stored.append()?;
         appender.fill(args.fills.clone(), &Options::default());
+        appender.check(&[])?;
         let bar = Bar::of(any.entry_count(), "appending", "entries");
         let pushed = match &any {
             Any::Ntuple(opened) => {
                 each!(&**opened, ntuple => appender.push_all_telling(ntuple, |done| step(&bar, done)))
             }
-            Any::Tree(tree) => push_tree(&mut appender, &any, tree, &args.fills, &bar),
+            Any::Tree(tree) => push_tree(&mut appender, &any, tree, &bar),
         };
         match pushed.and_then(|()| appender.commit()) {
             Ok(version) => Ok(version),
@@ -471,8 +472,8 @@ fn with_fills(error: dolmen_rntuple::Error) -> Failure {
             let each = fields.missing.iter().map(|(name, _)| format!(" {}", filling(name)));
             Some(format!("add{}, with the value of each", each.collect::<String>()))
         }
-        dolmen_rntuple::Error::NoField { name } => {
-            Some(format!("add {} if it was added to the ntuple later", filling(name)))
+        dolmen_rntuple::Error::OtherFields(fields) if !fields.own.is_empty() => {
+            Some("`dolmen ntuple clone`, `skim` and `add-column` do that".to_owned())
         }
         _ => None,
     };
@@ -486,32 +487,30 @@ fn filling(field: &str) -> String {
 }
 
 /// Puts all entries of a tree, of the branches that have become the fields, but for those that it lacks and that are filled.
-fn push_tree(
-    appender: &mut Appender,
-    any: &Any,
-    tree: &Tree,
-    fills: &[Fill],
-    bar: &Bar,
-) -> dolmen_rntuple::Result<()> {
+fn push_tree(appender: &mut Appender, any: &Any, tree: &Tree, bar: &Bar) -> dolmen_rntuple::Result<()> {
     let schema = appender.schema().clone();
     let branch = |name: &str| {
         let found = tree.top_branches().find(|&at| field_name(&tree.branches()[at].name) == *name);
         found.map_or_else(|| tree.branch(name), Ok)
     };
-    let (mut names, mut numbers, mut lacking) = (Vec::new(), Vec::new(), None);
-    for top in schema.tops() {
+    let (mut names, mut numbers, mut lacking, mut last) = (Vec::new(), Vec::new(), Vec::new(), None);
+    for top in schema.tops().filter(|&top| schema.fields[top as usize].source.is_none()) {
         let name = &*schema.fields[top as usize].name;
         match branch(name) {
             Ok(number) => {
                 names.push(name);
                 numbers.push(number);
             }
-            Err(error) if fills.iter().any(|fill| *fill.field == *name) => lacking = Some(error),
+            Err(error @ dolmen_rntuple::Error::NoField { .. }) => {
+                lacking.push(top);
+                last = Some(error);
+            }
             Err(error) => return Err(error),
         }
     }
+    appender.check(&lacking)?;
     // Without a branch of its own nothing tells how many entries the fields have.
-    if let (Some(error), []) = (lacking, &numbers[..]) {
+    if let (Some(error), []) = (last, &numbers[..]) {
         return Err(error);
     }
     let options = Options::default();
@@ -590,10 +589,20 @@ pub(crate) fn versions(args: &Named) -> Outcome<Answer> {
 
 pub(crate) fn tag(args: &Tag) -> Outcome<Answer> {
     let when = args.version.map_or(When::Now, When::Version);
-    let version = args
-        .named
-        .with(true, "tag", |_, stored| version::of(stored, when, stored.tag(&args.tag, when, args.moves)))?;
+    let version =
+        args.named.with(true, "tag", |_, stored| match stored.tag(&args.tag, when, args.moves) {
+            Err(dolmen_rntuple::Error::Exists { .. }) => Err(is_tag(stored, &args.tag)?),
+            tagged => version::of(stored, when, tagged),
+        })?;
     Ok(Answer::new(format!("{} keeps {}", args.tag, told(&version)), described(&version)))
+}
+
+/// Why a tag is not set that is there.
+fn is_tag(stored: &Stored, name: &str) -> Outcome<Failure> {
+    let kept = stored.tags()?.into_iter().find(|tag| *tag.name == *name);
+    let kept = kept.map_or_else(String::new, |tag| format!(", and keeps version {}", tag.version));
+    let failure = Failure::new(Exit::Taken, format!("there is a tag \"{name}\" already{kept}"));
+    Ok(failure.hint("--move has it keep this one"))
 }
 
 pub(crate) fn untag(args: &Untag) -> Outcome<Answer> {
@@ -614,39 +623,48 @@ pub(crate) fn clone(args: &CloneFields) -> Outcome<Answer> {
 
 pub(crate) fn reshape(args: &Reshape) -> Outcome<Answer> {
     let options = args.written.options();
-    let version = args.named.with(true, "reshape", |_, stored| {
+    let (version, done) = args.named.with(true, "reshape", |_, stored| {
         let mut version = stored.version(When::Now)?;
         let bar = Bar::of(version.entry_count, "reshaping", "entries");
-        let mut done = args.first;
-        if done > version.entry_count {
+        let (mut next, mut begun) = (args.first, None);
+        if next > version.entry_count {
             let why = format!("it has {}", count(version.entry_count, "entry", "entries"));
             return Err(Failure::new(Exit::Usage, why).hint("--first is one of them"));
         }
         heard();
         // What is done is looked at before the signal: after the last step nothing is left to be interrupted.
-        while done < version.entry_count {
+        while next < version.entry_count {
             if interrupt::is_asked() {
-                return Err(left(done, args.first, &version));
+                return Err(left(begun.map(|first| Entries { first, end: next }), &version));
             }
-            let Some(reshaped) = stored.reshape(done, args.step, &options)? else { break };
-            (done, version) = (reshaped.entries.end, reshaped.version);
-            bar.at(done);
+            let Some(reshaped) = stored.reshape(next, args.step, &options)? else { break };
+            (next, version) = (reshaped.entries.end, reshaped.version);
+            // Where it begins is where a cluster does, which may be behind the entry that was told.
+            begun.get_or_insert(reshaped.entries.first);
+            bar.at(next);
         }
-        Ok(version)
+        Ok((version, begun.map(|first| Entries { first, end: next })))
     })?;
-    Ok(Answer::new(told(&version), described(&version)))
+    let mut json = described(&version);
+    json["first_entry"] = json!(done.map(|done| done.first));
+    json["end_entry"] = json!(done.map(|done| done.end));
+    let what = match done {
+        Some(Entries { first, end }) => format!("entries {first} to {} are written anew", end - 1),
+        None => {
+            format!("no cluster begins at entry {} or behind it: nothing is written anew", args.first)
+        }
+    };
+    Ok(Answer::new(format!("{what}; {}", told(&version)), json))
 }
 
-/// Why a reshaping has stopped before entry `done`, what stays done, and how to go on.
-fn left(done: u64, first: u64, version: &Version) -> Failure {
+/// Why a reshaping has stopped, what stays done, and how to go on.
+fn left(done: Option<Entries>, version: &Version) -> Failure {
     let failure = interrupt::failure();
-    if done == first {
-        return failure;
-    }
+    let Some(Entries { first, end }) = done else { return failure };
     failure.hint(format!(
-        "entries {first} to {} of {} are written anew and stay so, those from {done} on are as they were; \
-         run the command again with --first {done} to go on",
-        done - 1,
+        "entries {first} to {} of {} are written anew and stay so, those from {end} on are as they were; \
+         run the command again with --first {end} to go on",
+        end - 1,
         version.entry_count
     ))
 }

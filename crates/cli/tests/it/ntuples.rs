@@ -9,6 +9,7 @@ use dolmen_rntuple::rootfile::{FileOptions, FileTime, RootFile, RootWriter};
 use dolmen_rntuple::store::{Store, StoreOptions};
 use dolmen_rntuple::write::{self, Options};
 use dolmen_rntuple::{Array, Entries, Lists, Ntuple, Values};
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -95,6 +96,13 @@ fn an_ntuple_is_cloned_reshaped_and_scrubbed() {
     let place = Place::new("ntuples-made");
     place.pool_with_files();
     make_file(&place.path("in.root"));
+    for (name, why) in [("x y", "has a space"), ("a/b", "'/'"), ("a.b", "'.'"), ("", "empty")] {
+        let refused = place.fails(2, &["ntuple", "import", "p", "c", "in.root", "--name", name]);
+        assert!(
+            refused.contains(&format!("cannot have the name \"{name}\"")) && refused.contains(why),
+            "{refused}"
+        );
+    }
     place.ok(&["ntuple", "import", "p", "c", "in.root", "--name", "mine"]);
     place.ok(&["ntuple", "clone", "p", "c", "mine", "part", "--field", "energy"]);
     let part = place.json(&["ntuple", "show", "p", "c", "part"]);
@@ -107,6 +115,18 @@ fn an_ntuple_is_cloned_reshaped_and_scrubbed() {
     assert!(after["clusters"].as_u64() < before["clusters"].as_u64(), "{before} {after}");
     place.fails(2, &["ntuple", "reshape", "p", "c", "mine", "--compression", "snappy"]);
     place.fails(2, &["ntuple", "reshape", "p", "c", "mine", "--compression", "zlib:12"]);
+    // From the midst of a cluster on: it is told where that begins which was done.
+    let one = place.json(&["ntuple", "reshape", "p", "c", "mine", "--cluster", "64K"]);
+    assert_eq!((&one["first_entry"], &one["end_entry"]), (&json!(0), &json!(COUNT)));
+    assert!(one["clusters"].as_u64() > Some(1), "{one}");
+    let from = |first: &str| ["ntuple", "reshape", "p", "c", "mine", "--first", first].map(str::to_owned);
+    let words = |first: &str| place.ok(&from(first).each_ref().map(String::as_str));
+    let told = words("1");
+    let begun = told.strip_prefix("entries ").and_then(|told| told.split(' ').next()).unwrap();
+    assert!(begun.parse::<i32>().unwrap() > 1, "{told}");
+    assert!(told.contains(&format!(" to {} are written anew; version ", COUNT - 1)), "{told}");
+    let told = words("2999");
+    assert!(told.starts_with("no cluster begins at entry 2999 or behind it: nothing is written"), "{told}");
     let scrubbed = place.json(&["ntuple", "scrub", "p", "c", "part", "--repair-from", "in.root"]);
     assert_eq!(scrubbed["bad"].as_array().unwrap().len(), 0);
     assert!(scrubbed["pages"].as_u64().unwrap() > 5, "{scrubbed}");
@@ -168,6 +188,18 @@ fn what_a_file_lacks_of_fields_that_were_added_later_is_filled() {
     assert!(twice.contains("--fill names field \"weight\" twice"), "{twice}");
     let no_number = place.fails(2, &with(&["--fill", "weight=one"]));
     assert!(no_number.contains("as in weight=1"), "{no_number}");
+    let right = ["--fill", "weight=0.5", "--fill", "runs="];
+    let typo = place.fails(2, &with(&[&right[..], &["--fill", "wieght=1"]].concat()));
+    assert!(typo.contains("\"wieght\", which is no field of the ntuple; \"weight\" is one"), "{typo}");
+    let infinite = place.fails(2, &with(&["--fill", "weight=1e40", "--fill", "runs="]));
+    assert!(infinite.contains("\"weight\" would have a number that its type has not"), "{infinite}");
+    // What was there from the beginning is not filled.
+    write_file(&place.path("some.root"), &[("weight", &weights)], &Options::default(), 1);
+    let some = ["ntuple", "append", "p", "c", "events", "some.root", "--fill", "runs="];
+    let lacks = place.fails(2, &some);
+    assert!(lacks.contains("missing: \"number\" (std::int32_t), \"energy\" (double), \"hits\""), "{lacks}");
+    assert!(!lacks.contains("--fill") && lacks.contains("from the beginning"), "{lacks}");
+    assert!(lacks.ends_with("; `dolmen ntuple clone`, `skim` and `add-column` do that\n"), "{lacks}");
     assert_eq!(place.json(&["ntuple", "show", "p", "c", "events"])["entries"], COUNT, "as before");
 
     let filled = place.json(&with(&["--fill", "weight=0.5", "--fill", "runs="]));
@@ -362,6 +394,11 @@ fn what_is_not_there_is_told_with_what_is() {
     assert!(fails(&["--tag", "x"]).contains("there is no tag \"x\"; it has no tags"));
     assert!(fails(&["--version", "9"]).ends_with("there is no version 9; its only version is 1\n"));
     place.ok(&["ntuple", "tag", "p", "c", "events", "first"]);
+    let twice = place.fails(4, &["ntuple", "tag", "p", "c", "events", "first"]);
+    assert!(
+        twice.ends_with("a tag \"first\" already, and keeps version 1; --move has it keep this one\n"),
+        "{twice}"
+    );
     place.ok(&["ntuple", "append", "p", "c", "events", "in.root"]);
     let line = fails(&["--tag", "x"]);
     assert!(line.contains("cannot open p c events: there is no tag \"x\"; its only tag is first"), "{line}");

@@ -216,8 +216,8 @@ fn a_tree_is_listed_read_imported_and_appended() {
     write_file(&place.path("weights.root"), &[("weight", &weights)], &Options::default(), 1);
     place.ok(&["ntuple", "add-column", "p", "c", "other", "--from", "weights.root"]);
     let append = ["ntuple", "append", "p", "c", "other", "t.root"];
-    let lacks = place.fails(3, &append);
-    assert!(lacks.ends_with("; add --fill weight=VALUE if it was added to the ntuple later\n"), "{lacks}");
+    let lacks = place.fails(2, &append);
+    assert!(lacks.ends_with("; add --fill weight=VALUE, with the value of each\n"), "{lacks}");
     place.ok(&[&append[..], &["--fill", "weight=-1"]].concat());
     let rows = place.ok(&["ntuple", "read", "p", "c", "other", "--first", "99", "--count", "2"]);
     let last_and_first =
@@ -225,7 +225,19 @@ fn a_tree_is_listed_read_imported_and_appended() {
     assert_eq!(rows, last_and_first);
     place.ok(&["ntuple", "import", "p", "c", "weights.root", "--name", "weights"]);
     let nothing = ["ntuple", "append", "p", "c", "weights", "t.root", "--fill", "weight=1"];
-    assert!(place.fails(3, &nothing).contains("\"weight\""), "no entries are made up");
+    let lacks = place.fails(2, &nothing);
+    assert!(lacks.contains("missing: \"weight\" (double)"), "no entries are made up: {lacks}");
+    assert!(!lacks.contains("--fill") && lacks.contains("`skim` and `add-column` do that"), "{lacks}");
+    // All that a tree lacks is told.
+    place.ok(&["ntuple", "clone", "p", "c", "weights", "more"]);
+    let other = Array::Values(Values::I32((0..100).collect()));
+    write_file(&place.path("other.root"), &[("far", &other), ("near", &other)], &Options::default(), 1);
+    place.ok(&["ntuple", "add-column", "p", "c", "more", "--from", "other.root"]);
+    place.ok(&["ntuple", "add-column", "p", "c", "more", "--from", "t.root", "-f", "number"]);
+    let lacks = place.fails(2, &["ntuple", "append", "p", "c", "more", "t.root", "--fill", "far=1"]);
+    let missing = "missing: \"weight\" (double), \"near\" (std::int32_t); what the ntuple had from the beginning is not \
+                   filled (\"weight\")";
+    assert!(lacks.contains(missing), "{lacks}");
 
     let exported = place.fails(3, &["ntuple", "export", "t.root", "--to", "out.root"]);
     assert!(exported.contains("it has no ntuple, but trees"), "{exported}");

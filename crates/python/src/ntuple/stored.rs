@@ -614,6 +614,11 @@ impl NtupleAppender {
 
 #[pymethods]
 impl NtupleAppender {
+    /// Whether all that is filled are fields of the ntuple.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(self.run(py, |appender| Ok(appender.check(&[])?))?)
+    }
+
     /// Puts entries into the container, as clusters of their own; nobody sees them before the commit.
     fn put(&self, py: Python<'_>, fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<()> {
         let fields = lent(fields)?;

@@ -83,6 +83,17 @@ impl Appender {
         self.fills = Fills { fields, options: *options };
     }
 
+    /// Whether all that is filled are fields of the ntuple by now, and what lacks these fields at the top can be put.
+    /// [`commit`](Self::commit) sees to the first as well: fields may be added until then.
+    ///
+    /// # Errors
+    /// [`Error::NoFill`]; [`Error::OtherFields`].
+    pub fn check(&self, lacking: &[u32]) -> Result<()> {
+        let first = self.base.first_fields();
+        self.fills.check_names(&self.base.schema, first)?;
+        self.fills.check(&self.base.schema, lacking, first)
+    }
+
     /// Puts a cluster into the store.
     ///
     /// # Errors
@@ -198,7 +209,7 @@ impl Appender {
     /// Makes what was put part of the ntuple: all of it, or, with an error, nothing. What others have appended meanwhile is before it.
     ///
     /// # Errors
-    /// [`Error::OtherFields`] if fields were added since it began that are not filled; [`Error::Expired`]; [`Error::NoNtuple`] if it was destroyed;
+    /// [`Error::OtherFields`] if fields were added since it began that are not filled; [`Error::NoFill`]; [`Error::Expired`]; [`Error::NoNtuple`] if it was destroyed;
     /// [`Error::TooBig`] if it was so much that its page lists do not fit one transaction; [`Error::Store`].
     pub fn commit(&mut self) -> Result<Version> {
         for _ in 0..ADDITIONS_MAX {
@@ -214,12 +225,13 @@ impl Appender {
     /// As [`commit`](Self::commit), unless others have added columns meanwhile.
     fn try_commit(&mut self) -> Result<Version> {
         self.writing.pipeline.finish()?;
-        let (store, clusters) = (self.stored.store().clone(), &self.clusters);
+        let (store, clusters, fills) = (self.stored.store().clone(), &self.clusters, &self.fills);
         let column_count = self.column_count;
         let version = commit(&self.stored, &mut self.writing.numbers, &mut self.base, |base| {
             if base.schema.columns.len() != column_count {
                 return Err(Error::OtherSchema);
             }
+            fills.check_names(&base.schema, base.first_fields())?;
             base.append(clusters, Made::Appended, store.now_ns())
         })?;
         self.clusters.clear();

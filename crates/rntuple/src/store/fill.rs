@@ -6,7 +6,7 @@ use super::base::is_deferred;
 use super::prune::Number;
 use crate::array::{Array, Lists, Values};
 use crate::error::{Error, Fit, OtherFields, Result};
-use crate::format::column::InMemory;
+use crate::format::column::{ColumnKind, InMemory};
 use crate::format::schema::{Column, Field, Role, Schema};
 use crate::sealed::SealedColumn;
 use crate::write::{self, DEPTH_MAX, Options};
@@ -202,6 +202,26 @@ pub(super) fn part(schema: &Schema, tops_wanted: &[u32]) -> (Schema, Vec<usize>)
 }
 
 impl Fills {
+    /// Whether all that is filled are fields at the top; those from number `first` on were added later.
+    ///
+    /// # Errors
+    /// [`Error::NoFill`].
+    pub(super) fn check_names(&self, schema: &Schema, first: usize) -> Result<()> {
+        let names = |from: usize| {
+            let tops = own_tops(schema).filter(move |&top| top as usize >= from);
+            tops.map(|top| &*schema.fields[top as usize].name)
+        };
+        let unknown = self.fields.iter().find(|fill| !names(0).any(|name| *fill.field == *name));
+        let Some(Fill { field, .. }) = unknown else { return Ok(()) };
+        let near = names(0).map(|name| (differences(field, name), name)).min();
+        let near = near.filter(|&(count, name)| count <= NEAR_MAX.min(name.chars().count() / 2));
+        Err(Error::NoFill {
+            field: field.clone(),
+            near: near.map(|(_, name)| name.into()),
+            added: names(first).map(Into::into).collect(),
+        })
+    }
+
     /// Whether all that is lacking is filled: fields from number `first` on, which were added later.
     ///
     /// # Errors
@@ -215,9 +235,10 @@ impl Fills {
         if missing.is_empty() {
             return Ok(());
         }
-        let are_added = missing.iter().all(|&top| top as usize >= first);
-        let missing = named(schema, &missing);
-        Err(Error::OtherFields(Box::new(OtherFields { missing, are_added, ..OtherFields::default() })))
+        let own = missing.iter().filter(|&&top| (top as usize) < first);
+        let own: Vec<Box<str>> = own.map(|&top| schema.fields[top as usize].name.clone()).collect();
+        let (are_added, missing) = (own.is_empty(), named(schema, &missing));
+        Err(Error::OtherFields(Box::new(OtherFields { missing, are_added, own, ..OtherFields::default() })))
     }
 
     /// The columns of fields at the top, by the numbers of `schema`, for so many entries.
@@ -245,6 +266,24 @@ impl Fills {
     }
 }
 
+/// Characters at most that are different in names that one is taken for the other.
+const NEAR_MAX: usize = 2;
+
+/// How many characters have to be left out, put in or replaced so that one name is the other, in whatever case.
+fn differences(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.to_lowercase().chars().collect();
+    let mut counts: Vec<usize> = (0..=other.len()).collect();
+    for (at, is) in one.to_lowercase().chars().enumerate() {
+        let mut before = core::mem::replace(&mut counts[0], at + 1);
+        for (to, &was) in other.iter().enumerate() {
+            let replaced = before + usize::from(is != was);
+            before = counts[to + 1];
+            counts[to + 1] = replaced.min(before + 1).min(counts[to] + 1);
+        }
+    }
+    counts[other.len()]
+}
+
 /// The same with bytes of its own.
 fn owned(column: SealedColumn<'_>) -> SealedColumn<'static> {
     let page = |page: crate::sealed::SealedPage<'_>| crate::sealed::SealedPage {
@@ -264,8 +303,15 @@ fn filled(schema: &Schema, number: u32, count: u64, value: Option<Number>, depth
     let field = &schema.fields[number as usize];
     let below: Vec<u32> = schema.below(number).collect();
     let own = schema.columns.iter().filter(|column| column.field == number && column.representation == 0);
+    let own: Vec<ColumnKind> = own.map(|column| column.kind).collect();
     let kinds: Vec<InMemory> =
-        own.map(|column| column.kind.in_memory().ok_or(Fit::Kind)).collect::<Fitted<_>>()?;
+        own.iter().map(|kind| kind.in_memory().ok_or(Fit::Kind)).collect::<Fitted<_>>()?;
+    let is_half = matches!(own[..], [ColumnKind::Real16 | ColumnKind::SplitReal16]);
+    if is_half
+        && matches!(value.map(as_float), Some(Some(float)) if float.is_finite() && float.abs() >= HALF_END)
+    {
+        return Err(Fit::Number);
+    }
     let none = |value: Option<Number>| if value.is_some() { Err(Fit::Number) } else { Ok(()) };
     let inner = |number, count| filled(schema, number, count, None, depth + 1);
     let record = |count| -> Fitted<Array> {
@@ -309,10 +355,32 @@ fn filled(schema: &Schema, number: u32, count: u64, value: Option<Number>, depth
     }
 }
 
+/// The least number that becomes infinite in 16 bits.
+const HALF_END: f64 = 65_520.0;
+
 type Fitted<T> = core::result::Result<T, Fit>;
 
 fn place(count: u64) -> Fitted<usize> {
     usize::try_from(count).or(Err(Fit::Kind))
+}
+
+/// A number as a float, if there is one that is the same.
+fn as_float(value: Number) -> Option<f64> {
+    let whole = match value {
+        Number::Signed(whole) => i128::from(whole),
+        Number::Unsigned(whole) => i128::from(whole),
+        Number::Float(float) => return Some(float),
+    };
+    #[expect(clippy::cast_precision_loss, reason = "it is compared with what it was")]
+    #[expect(clippy::cast_possible_truncation, reason = "it is compared with what it was")]
+    Some(whole as f64).filter(|&float| float as i128 == whole)
+}
+
+/// A number in 32 bits, unless it is infinite there alone.
+#[expect(clippy::cast_possible_truncation, reason = "that is what such a field keeps")]
+fn in_32_bits(float: f64) -> Option<f32> {
+    let kept = float as f32;
+    (kept.is_finite() || !float.is_finite()).then_some(kept)
 }
 
 /// So many times the same number; 0 if it is none.
@@ -329,13 +397,7 @@ fn values(kind: InMemory, count: u64, value: Option<Number>) -> Fitted<Values> {
             is_whole.then_some(whole)
         }
     };
-    let float = match (value, whole) {
-        (Number::Float(float), _) => Some(float),
-        #[expect(clippy::cast_precision_loss, reason = "it is compared with what it was")]
-        #[expect(clippy::cast_possible_truncation, reason = "it is compared with what it was")]
-        (_, Some(whole)) => Some(whole as f64).filter(|&float| float as i128 == whole),
-        (_, None) => None,
-    };
+    let float = as_float(value);
     macro_rules! of {
         ($variant:ident, $value:expr) => {
             Values::$variant(vec![$value.ok_or(Fit::Number)?; place(count)?])
@@ -356,8 +418,7 @@ fn values(kind: InMemory, count: u64, value: Option<Number>) -> Fitted<Values> {
         InMemory::U32 => whole!(U32),
         InMemory::I64 => whole!(I64),
         InMemory::U64 => whole!(U64),
-        #[expect(clippy::cast_possible_truncation, reason = "that is what such a field keeps")]
-        InMemory::F32 => of!(F32, float.map(|float| float as f32)),
+        InMemory::F32 => of!(F32, float.and_then(in_32_bits)),
         InMemory::F64 => of!(F64, float),
         InMemory::Offset | InMemory::Switch => return Err(Fit::Kind),
     })

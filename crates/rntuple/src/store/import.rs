@@ -13,7 +13,7 @@ use crate::format::schema::Schema;
 use crate::format::{CHECKSUM_BYTES, Header, PAGE_BYTES_MAX, checksum};
 use crate::ntuple::{Cluster, Entries, Ntuple};
 use crate::source::{Source, Want};
-use crate::write::CLUSTER_BYTES;
+use crate::write::{self, CLUSTER_BYTES};
 use crate::zone::Zone;
 use dolmen_client::{IoBuf, ObjectClass};
 
@@ -24,7 +24,7 @@ impl Store {
     /// Imports an ntuple under a name: its pages as they are, in clusters as it has them, and all at once.
     ///
     /// # Errors
-    /// [`Error::Exists`]; those of reading it, also [`Error::Corrupt`] where a page is not what its checksum says; [`Error::Unsupported`] of a
+    /// [`Error::Exists`]; [`Error::BadName`] of another name than its own that ROOT does not take; those of reading it, also [`Error::Corrupt`] where a page is not what its checksum says; [`Error::Unsupported`] of a
     /// field of an unknown role; [`Error::Store`].
     pub fn import<S: Source>(
         &self,
@@ -46,6 +46,10 @@ impl Store {
         options: &CreateOptions,
         progress: impl FnMut(u64) -> P,
     ) -> Result<Version> {
+        // It may be called as it is; who calls it anew gives a name that ROOT takes.
+        if *name != *from.header().name {
+            write::check_name(name)?;
+        }
         self.check_name(name)?;
         let header = Header { name: name.into(), checksum: 0, ..from.header().clone() };
         check(&header.schema)?;

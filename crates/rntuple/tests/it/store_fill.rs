@@ -5,7 +5,7 @@ use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::Schema;
 use dolmen_rntuple::store::{Appender, CreateOptions, Fill, Number, Stored, When};
-use dolmen_rntuple::write::{self, Options};
+use dolmen_rntuple::write::{self, Narrow, Options};
 use dolmen_rntuple::{Array, Entries, Error, Fit, Lists, OtherFields, Result, Values};
 
 type Fields = Vec<(&'static str, Array)>;
@@ -289,6 +289,106 @@ fn a_field_is_filled_with_numbers_that_it_has() {
             }
             Err(other) => panic!("{other:?}"),
         }
+    }
+}
+
+#[test]
+fn a_number_that_would_be_infinite_in_its_field_is_refused() {
+    let world = World::any();
+    let stored = create(&world, "events", &old(0));
+    let types = vec![("single", floats(0..0)), ("half", floats(0..0))];
+    let mut schema = stored.open(When::Now).unwrap().header().schema.clone();
+    let before = schema.columns.len();
+    write::schema(&mut schema, &borrowed(&types), Compression::Zstd(1)).unwrap();
+    write::narrow(&mut schema, "half", Narrow::Half, Compression::Zstd(1)).unwrap();
+    let mut adder = stored.add_columns(&schema).unwrap();
+    let fields =
+        vec![("a", ints(0..5)), ("b", floats(0..5)), ("single", floats(0..5)), ("half", floats(0..5))];
+    let mut cluster = write::seal(&schema, &borrowed(&fields), 0..5, &Options::default()).unwrap();
+    cluster.columns.drain(..before);
+    adder.push(&cluster).unwrap();
+    adder.commit().unwrap();
+    for (single, half, refused) in [
+        (1e40, 0.0, Some("single")),
+        (-1e40, 0.0, Some("single")),
+        (1.0, 65_520.0, Some("half")),
+        (1.0, -1e5, Some("half")),
+        (3e38, 65_504.0, None),
+        (f64::INFINITY, f64::NEG_INFINITY, None),
+    ] {
+        let mut appender = stored.append().unwrap();
+        let fill = |field: &str, number| Fill { field: field.into(), number: Some(Number::Float(number)) };
+        appender.fill(vec![fill("single", single), fill("half", half)], &Options::default());
+        match (push(&mut appender, &old(5)), refused) {
+            (Ok(()), None) => assert!(appender.commit().is_ok()),
+            (Err(Error::NoFit { field, fit: Fit::Number }), Some(refused)) => assert_eq!(&*field, refused),
+            (done, _) => panic!("{single} {half}: {done:?}"),
+        }
+    }
+    let Array::Values(Values::F32(halves)) = read(&stored, "half", 5, 15) else { panic!("it is of floats") };
+    assert_eq!((halves[0], halves[5]), (65_504.0, f32::NEG_INFINITY));
+}
+
+#[test]
+fn what_is_filled_and_no_field_is_refused_with_a_word_on_those_that_there_are() {
+    World::each(|world| {
+        let (stored, daily) = (create(&world, "events", &old(0)), create(&world, "daily", &old(100)));
+        let filling = |names: &[&str]| {
+            let mut appender = stored.append().unwrap();
+            let fill = |name: &&str| Fill { field: (*name).into(), number: None };
+            appender.fill(names.iter().map(fill).collect(), &Options::default());
+            appender
+        };
+        let refused = |done: Result<()>| match done {
+            Err(error @ Error::NoFill { .. }) => error.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let told = refused(filling(&["typo"]).check(&[]));
+        assert!(told.contains("\"typo\", which is no field of the ntuple; no field was added"), "{told}");
+        add_each_kind(&stored);
+        let all: Vec<&str> = each_kind(0).into_iter().map(|(name, _)| name).collect();
+        for (wrong, remedy) in [
+            ("wieght", "\"weight\" is one"),
+            ("Weight", "\"weight\" is one"),
+            ("items.x", "\"items\" is one"),
+            ("other", "those that were added later are flag, weight, small, text"),
+            ("", "those that were added later are flag, weight"),
+        ] {
+            let names = [&all[..], &[wrong]].concat();
+            let told = refused(filling(&names).check(&[]));
+            assert!(told.contains(&format!("\"{wrong}\"")) && told.contains(remedy), "{told}");
+            // Also where all that is put has all fields, and of another ntuple.
+            let mut appender = filling(&names);
+            push(&mut appender, &old(5).into_iter().chain(each_kind(5)).collect()).unwrap();
+            appender.push_all(&daily.open(When::Now).unwrap()).unwrap();
+            refused(appender.commit().map(drop));
+            appender.discard().unwrap();
+        }
+        assert_eq!(stored.version(When::Now).unwrap().entry_count, 5);
+        filling(&all).check(&[]).unwrap();
+    });
+}
+
+#[test]
+fn of_what_is_missing_those_from_the_beginning_are_told_with_what_is_done_then() {
+    let world = World::any();
+    let stored = create(&world, "events", &old(0));
+    add_each_kind(&stored);
+    let mut appender = stored.append().unwrap();
+    appender.fill(fills(), &Options::default());
+    let only = create(&world, "only", &vec![("a", ints(0..5))]);
+    let differ = differs(appender.push_all(&only.open(When::Now).unwrap()));
+    assert_eq!((names(&differ.missing), &differ.own[..]), (vec![("b", "float")], &["b".into()][..]));
+    // Numbers of fields at the top: b, and one that was added.
+    for (lacking, missing, own) in [(&[0, 1][..], 2, 2), (&[1, 2], 2, 1), (&[2], 1, 0)] {
+        let differ = differs(stored.append().unwrap().check(lacking));
+        assert_eq!((differ.missing.len(), differ.own.len(), differ.are_added), (missing, own, own == 0));
+        let told = differ.to_string();
+        assert_eq!(
+            (told.contains("(fill)"), told.contains("clone or skim of it")),
+            (own == 0, own > 0),
+            "{told}"
+        );
     }
 }
 

@@ -89,11 +89,11 @@ fn several_connections_of_each_kind_import_append_and_read() {
     let wanted = ntuple.read(&[0], all).unwrap();
     let options = CreateOptions { group_bytes: Some(1000), ..CreateOptions::default() };
     for (at, store) in stores.iter().enumerate() {
-        store.import(&format!("by {at}"), &ntuple, &options).unwrap();
+        store.import(&format!("by_{at}"), &ntuple, &options).unwrap();
     }
     for store in &stores {
         for at in 0..stores.len() {
-            let stored = store.open(&format!("by {at}"), When::Now).unwrap();
+            let stored = store.open(&format!("by_{at}"), When::Now).unwrap();
             assert_eq!(stored.read(&[0], all).unwrap(), wanted);
         }
     }
@@ -121,7 +121,7 @@ fn several_connections_of_each_kind_import_append_and_read() {
         assert!(store.ntuple("events").unwrap().scrub(When::Now, |_| ()).unwrap().bad.is_empty());
     }
     for (at, store) in stores.iter().enumerate() {
-        store.destroy(&format!("by {at}")).unwrap();
+        store.destroy(&format!("by_{at}")).unwrap();
     }
     let names: Vec<_> = stores[2].list().unwrap().into_iter().map(|listed| listed.name).collect();
     assert_eq!(names, ["events".into()]);

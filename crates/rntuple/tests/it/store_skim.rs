@@ -73,8 +73,8 @@ fn clusters_of_which_all_is_wanted_are_as_they_were_and_zeros_are_written() {
         assert_eq!(listed("late"), [2, 2, 3, 3], "a column is not said to be where it is not yet");
         late.reshape(0, 1, &Options::default()).unwrap().unwrap();
         let now = late.open(When::Now).unwrap();
-        world.store().import("late again", &now, &CreateOptions::default()).unwrap();
-        assert_eq!((listed("late"), listed("late again")), (vec![2, 2, 3, 3], vec![2, 2, 3, 3]));
+        world.store().import("late_again", &now, &CreateOptions::default()).unwrap();
+        assert_eq!((listed("late"), listed("late_again")), (vec![2, 2, 3, 3], vec![2, 2, 3, 3]));
         let ranges = [Entries { first: 0, end: 5 }, Entries { first: 8, end: 20 }];
         let skim = |from: &str, name: &str| {
             let from = world.store().open(from, When::Now).unwrap();
