@@ -63,7 +63,7 @@ def test_coroutines_do_what_the_calls_do(place, file, tmp_path):
         await stored.untag("first")
         assert await stored.expire() > 0 and [version.made for version in await stored.versions()] == ["Reshaped"]
         await store.destroy("copy")
-        assert "Collected" in await store.collect() and sorted(await store.names()) == ["events", "high", "slim"]
+        assert (await store.collect()).damaged == {} and sorted(await store.names()) == ["events", "high", "slim"]
         with pytest.raises(dolmen.NotFound):
             await store.ntuple("copy")
         made = await store.create("made", {"x": np.arange(3)})

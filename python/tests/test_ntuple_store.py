@@ -206,7 +206,24 @@ def test_pages_are_scrubbed(cont, file):
     told = []
     scrubbed = stored.scrub(progress=told.append)
     assert scrubbed.bad == [] and scrubbed.pages > 20 and told[-1] == COUNT
-    assert rntuple.Store(cont).collect()
+    collected = rntuple.Store(cont).collect()
+    assert (collected.versions, collected.kept, collected.clusters, collected.damaged) == (0, 0, 0, {})
+
+
+def test_what_tags_keep_is_destroyed_by_force_alone(cont, file):
+    store = rntuple.Store(cont)
+    stored = store.import_root(file)
+    stored.append({name: stored.open()[name] for name in stored.open()})
+    assert stored.keeps() == 86_400
+    stored.keep(0.5)
+    assert stored.keeps() == 0.5
+    stored.tag("paper", 1)
+    assert store.collect().kept == 1
+    with pytest.raises(dolmen.Busy, match='tag paper keeps version 1 of "events"'):
+        store.destroy("events")
+    assert store.destroy("events", force=True).clusters >= 1
+    with pytest.raises(dolmen.NotFound):
+        store.destroy("events")
 
 
 def test_numbers_become_those_of_their_fields_if_nothing_is_lost(cont):

@@ -27,8 +27,8 @@ pub(crate) struct Args {
 }
 
 /// Why data may be damaged after a good copy has replaced it.
-const OLD_VERSIONS: &str = "data that a good copy has replaced since (`fs put --no-resume`) is that of an old version: `dolmen cont \
-                            aggregate` frees it, unless a snapshot shows it\n";
+const OLD_VERSIONS: &str = "data that a good copy has replaced since (`fs put --no-resume`, `ntuple scrub --repair-from`) is that of an old \
+                            version: `dolmen cont aggregate` frees it, unless a snapshot shows it\n";
 
 /// What opening a target found.
 struct Opened {

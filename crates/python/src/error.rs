@@ -223,10 +223,16 @@ impl fmt::Display for Error {
                 Some(cause) => write!(f, "{error}: {cause}"),
                 None => error.fmt(f),
             },
-            Self::Ntuple(error) => match core::error::Error::source(&**error) {
-                Some(cause) => write!(f, "{error}: {cause}"),
-                None => error.fmt(f),
-            },
+            Self::Ntuple(error) => {
+                match core::error::Error::source(&**error) {
+                    Some(cause) => write!(f, "{error}: {cause}")?,
+                    None => error.fmt(f)?,
+                }
+                if matches!(**error, dolmen_rntuple::Error::BadPage { .. }) {
+                    f.write_str("; `scrub` of the stored ntuple tells all that is damaged, and puts it right with `repair_from`")?;
+                }
+                Ok(())
+            }
             Self::Address(Named(text)) => write!(
                 f,
                 "{text:?} names no pool: write file:DIRECTORY, file:SYSTEM/LABEL, unix:SOCKET/LABEL or tcp://HOST:PORT/LABEL"
@@ -429,11 +435,13 @@ fn of_ntuple(error: &dolmen_rntuple::Error) -> Kind {
             ("NotFound", der::NONEXIST)
         }
         E::Exists { .. } | E::NoFit { fit: dolmen_rntuple::Fit::Twice, .. } => ("Exists", der::EXIST),
+        E::Tagged { .. } => ("Busy", der::BUSY),
         E::OtherSchema | E::Behind { .. } | E::Contended { .. } => ("Conflict", der::BUSY),
         E::Slow { .. } => ("Timeout", der::TIMEDOUT),
         E::Expired | E::Lost | E::Freed { .. } => ("Stale", der::STALE),
         E::Stopped => ("Canceled", Store::Canceled.der()),
         E::Store { source } => (of_store(source), source.der()),
+        E::BadPage { source, .. } => of_ntuple(source),
         E::Bucket { source } => of_bucket(source.failure),
         E::Io { source, .. } => match source.kind() {
             ErrorKind::NotFound => ("NotFound", der::NONEXIST),

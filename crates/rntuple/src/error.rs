@@ -364,6 +364,13 @@ pub enum Error {
         /// The name.
         name: Box<str>,
     },
+    /// Tags keep versions of what was to be destroyed.
+    Tagged {
+        /// Its name.
+        name: Box<str>,
+        /// The tags.
+        tags: Vec<crate::store::TagOf>,
+    },
     /// The ntuple has no such version.
     NoVersion {
         /// What was asked for.
@@ -386,6 +393,19 @@ pub enum Error {
         name: Box<str>,
         /// Why.
         why: BadName,
+    },
+    /// A page of what is stored is damaged.
+    BadPage {
+        /// The field that it is of, with dots between it and those above it.
+        field: Box<str>,
+        /// The first entry of its cluster.
+        first: u64,
+        /// That behind the last.
+        end: u64,
+        /// The number of the page in its column and cluster.
+        page: u32,
+        /// What is wrong with its bytes.
+        source: Box<Error>,
     },
     /// What is to be stored has other columns than the ntuple has by now.
     OtherSchema,
@@ -607,6 +627,16 @@ fn no_version(f: &mut fmt::Formatter<'_>, name: &str, by: AskedBy, others: &[Box
     }
 }
 
+fn tagged(f: &mut fmt::Formatter<'_>, name: &str, tags: &[crate::store::TagOf]) -> fmt::Result {
+    match tags {
+        [only] => write!(f, "tag {} keeps version {} of \"{name}\"", only.name, only.version),
+        some => {
+            let names: Vec<&str> = some.iter().map(|tag| &*tag.name).collect();
+            write!(f, "tags {} keep versions of \"{name}\"", names.join(", "))
+        }
+    }
+}
+
 /// Fields that an error names at most.
 const TOLD_MAX: usize = 12;
 
@@ -673,6 +703,7 @@ impl fmt::Display for Error {
                 write!(f, "field \"{name}\" has not one number or one collection for each entry")
             }
             Self::Exists { name } => write!(f, "there is \"{name}\" already"),
+            Self::Tagged { name, tags } => tagged(f, name, tags),
             Self::NoVersion { name, by, others } => no_version(f, name, *by, others),
             Self::BadName { of, name, why } => bad_name(f, *of, name, *why),
             Self::OtherSchema => f.write_str("the ntuple has other columns by now"),
@@ -680,6 +711,13 @@ impl fmt::Display for Error {
             Self::NoFill { field, near, added } => no_fill(f, field, near.as_deref(), added),
             Self::OtherStore => {
                 f.write_str("the ntuple is in another store, and pages are shared within one: import it, or skim fields of it")
+            }
+            Self::BadPage { field, first, end, page, .. } => {
+                write!(
+                    f,
+                    "field \"{field}\" is damaged in entries {first} to {} (page {page} of their cluster)",
+                    end.saturating_sub(1)
+                )
             }
             Self::Store { .. } => f.write_str("the store could not do it"),
             Self::Bucket { source } => source.fmt(f),
@@ -735,6 +773,7 @@ impl Error {
             Self::Store { source: source @ dolmen_client::Error::Corrupt { .. } } => {
                 Ok(source.to_string().into())
             }
+            Self::BadPage { .. } => Ok(self.to_string().into()),
             _ => Err(self),
         }
     }
@@ -745,6 +784,10 @@ impl core::error::Error for Error {
         match self {
             Self::Io { source, .. } => Some(source),
             Self::Store { source } => Some(source),
+            Self::BadPage { source, .. } => match &**source {
+                Self::Store { source } => Some(source),
+                other => Some(other),
+            },
             Self::Bucket { source } => core::error::Error::source(source),
             _ => None,
         }

@@ -14,6 +14,7 @@ compile_error!("pages are decoded in place: the machine has to be little-endian"
 
 mod array;
 pub mod bucket;
+mod damaged;
 mod error;
 pub mod estimate;
 pub mod format;

@@ -311,12 +311,14 @@ impl<S: Source> Ntuple<S> {
     /// Reads fields, by their numbers, of entries.
     ///
     /// # Errors
-    /// [`Error::NoEntries`]; [`Error::Unsupported`] of a field that has what this program does not know; what is wrong with a page.
+    /// [`Error::NoEntries`]; [`Error::Unsupported`] of a field that has what this program does not know; what is wrong with a page, of what
+    /// is stored [`Error::BadPage`].
     ///
     /// # Panics
     /// If there is no such field.
     pub fn read(&self, fields: &[u32], entries: Entries) -> Result<Vec<Array>> {
-        let read = read::read(self, fields, entries)?;
+        let read = read::read(self, fields, entries);
+        let read = read.map_err(|error| self.naming_fields(error, entries, fields))?;
         self.note(fields, entries);
         Ok(read)
     }
@@ -330,7 +332,8 @@ impl<S: Source> Ntuple<S> {
     /// # Panics
     /// If there is no such field.
     pub fn read_numbers(&self, fields: &[u32], entries: Entries) -> Result<Vec<Array>> {
-        let read = read::read_numbers(self, fields, entries)?;
+        let read = read::read_numbers(self, fields, entries);
+        let read = read.map_err(|error| self.naming_fields(error, entries, fields))?;
         self.note(fields, entries);
         Ok(read)
     }

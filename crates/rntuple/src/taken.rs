@@ -20,11 +20,21 @@ impl<S: Source> Ntuple<S> {
     /// The sealed pages of a cluster, of the columns that `wanted` says of their numbers. Each page has the bytes that its checksum is of.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] of a page whose bytes are others; what the source says.
+    /// [`Error::Corrupt`] of a page whose bytes are others, or [`Error::BadPage`] of what is stored; what the source says.
     ///
     /// # Panics
     /// Where memory has addresses of fewer than 32 bits.
     pub fn take(
+        &self,
+        cluster: &Cluster<'_>,
+        wanted: impl Fn(u32) -> bool,
+    ) -> Result<SealedCluster<'static>> {
+        let (first, count) = (cluster.pages.first_entry, cluster.pages.entry_count);
+        let taken = self.take_sealed(cluster, &wanted);
+        taken.map_err(|error| self.naming(error, Entries { first, end: first + count }, wanted))
+    }
+
+    fn take_sealed(
         &self,
         cluster: &Cluster<'_>,
         wanted: impl Fn(u32) -> bool,

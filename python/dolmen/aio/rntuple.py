@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 import dolmen.aio
 from dolmen import rntuple as _rntuple
 from dolmen.aio import _call, _Handle, _whole
-from dolmen.rntuple import Estimate, Field, Medium, Scrubbed, Version
+from dolmen.rntuple import Collected, Estimate, Field, Medium, Scrubbed, Version
 
 if TYPE_CHECKING:
     import awkward as ak
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Appender",
+    "Collected",
     "Estimate",
     "Field",
     "Medium",
@@ -300,13 +301,13 @@ class Store(_Handle[_rntuple.Store]):
         """As ``dolmen.rntuple.Store.clone``."""
         return Stored(await _whole(functools.partial(self.sync.clone, _sync(stored), name, columns, **options)))
 
-    async def collect(self, *, alone: bool = False) -> str:
+    async def collect(self, *, alone: bool = False) -> Collected:
         """As ``dolmen.rntuple.Store.collect``."""
         return await _call(functools.partial(self.sync.collect, alone=alone))
 
-    async def destroy(self, name: str) -> None:
+    async def destroy(self, name: str, *, force: bool = False) -> Collected:
         """As ``dolmen.rntuple.Store.destroy``."""
-        await _whole(self.sync.destroy, name)
+        return await _whole(functools.partial(self.sync.destroy, name, force=force))
 
 
 class Stored(_Handle[_rntuple.Stored]):
@@ -344,6 +345,10 @@ class Stored(_Handle[_rntuple.Stored]):
     async def untag(self, name: str) -> None:
         """As ``dolmen.rntuple.Stored.untag``."""
         await _whole(self.sync.untag, name)
+
+    async def keeps(self) -> float:
+        """As ``dolmen.rntuple.Stored.keeps``."""
+        return await _call(self.sync.keeps)
 
     async def keep(self, seconds: float) -> None:
         """As ``dolmen.rntuple.Stored.keep``."""

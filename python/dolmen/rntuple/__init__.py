@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Appender",
+    "Collected",
     "Estimate",
     "Field",
     "Medium",
@@ -1120,6 +1121,22 @@ class Scrubbed:
         return f"<Scrubbed: {self.pages} pages, {self.bytes} bytes, {len(self.bad)} damaged>"
 
 
+class Collected:
+    """What was freed: how many ``versions``, ``clusters``, ``ntuples`` without a name, ``writers`` that are gone, and ``uploads`` that nobody
+    completed (of a bucket); how many versions that were replaced are ``kept`` still; and ``damaged``: of each ntuple that cannot be read, of
+    which all that might be its own is left, its name and why.
+    """
+
+    def __init__(self, told: tuple[Any, ...]) -> None:
+        self.versions, self.kept, self.clusters, self.ntuples, self.writers, self.uploads, damaged = told
+        self.damaged = dict(damaged)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Collected: {self.versions} versions, {self.clusters} clusters; {self.kept} versions are kept, {len(self.damaged)} ntuples damaged>"
+        )
+
+
 class Store:
     """The ntuples of a container, which can have other things beside them, or of an object store, ``s3://bucket/prefix``: nothing is asked of
     that before something is done with it, and the bucket has to be there.
@@ -1364,17 +1381,20 @@ class Store:
         names = [columns] if isinstance(columns, str) else list(columns or ())
         return Stored(self._store.clone(stored._stored, name, names, *_when(version, tag, None)[:2]))
 
-    def collect(self, *, alone: bool = False) -> str:
-        """Frees what no version needs, and what writers have left that were silent for ten minutes; tells what was freed.
+    def collect(self, *, alone: bool = False) -> Collected:
+        """Frees what no version needs, and what writers have left that were silent for ten minutes; what was freed.
 
         With ``alone`` nobody writes: what is left of writers who died just now is freed, too. One who lives in spite of it loses what it has
         not committed, and is told so (Stale).
         """
-        return self._store.collect(alone)
+        return Collected(self._store.collect(alone))
 
-    def destroy(self, name: str) -> None:
-        """Removes an ntuple with all of its versions."""
-        self._store.destroy(name)
+    def destroy(self, name: str, *, force: bool = False) -> Collected:
+        """Removes an ntuple with all of its versions, and frees what nobody else needs.
+
+        Raises Busy if tags keep versions of it, Corrupt if it is damaged, unless ``force`` is set.
+        """
+        return Collected(self._store.destroy(name, force))
 
 
 class Stored:
@@ -1417,6 +1437,10 @@ class Stored:
     def untag(self, name: str) -> None:
         """Removes a tag."""
         self._stored.untag(name)
+
+    def keeps(self) -> float:
+        """For how many seconds versions that were replaced are kept."""
+        return self._stored.keeps() / 1e9
 
     def keep(self, seconds: float) -> None:
         """Sets for how long versions that were replaced are kept."""

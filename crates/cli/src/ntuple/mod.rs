@@ -60,7 +60,7 @@ pub(crate) enum Command {
     Untag(stored::Untag),
     /// Have columns that are read together lie together in what is written from now on
     Pack(stored::Pack),
-    /// Set for how long versions are kept that were replaced
+    /// Set for how long versions are kept that were replaced, or tell it
     Keep(stored::Keep),
     /// Remove versions that no tag keeps and that were kept for long enough
     Expire(stored::Named),
@@ -129,10 +129,20 @@ impl From<dolmen_rntuple::Error> for Failure {
         match error {
             E::Store { source } => source.into(),
             E::Corrupt { .. } => Self::new(Exit::Damaged, why),
+            E::BadPage { source, .. } => {
+                let of_bytes = match *source {
+                    E::Store { source } => source.to_string(),
+                    other => other.to_string(),
+                };
+                Self::new(Exit::Damaged, format!("{why}: {of_bytes}")).hint(
+                    "`dolmen ntuple scrub` tells all that is damaged, and with --repair-from FILE puts it right by a file, or another that has the same pages",
+                )
+            }
             E::Unsupported { .. } | E::BranchRefused { .. } | E::TooBig { .. } => Self::new(Exit::Other, why),
             E::NoNtuple { .. } | E::NoTree { .. } | E::NoField { .. } | E::NoVersion { .. } => {
                 Self::new(Exit::Missing, why)
             }
+            E::Tagged { .. } => Self::new(Exit::Taken, why),
             E::Exists { .. } => {
                 Self::new(Exit::Taken, why).hint("choose another name, or remove the old one first")
             }

@@ -15,12 +15,15 @@ use clap::Args;
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::rootfile::tree::Tree;
 use dolmen_rntuple::store::{
-    Access, Appender, CreateOptions, Fill, Store, Stored, TreeOptions, Version, When, order_of,
+    Access, Appender, Collected, CreateOptions, Damage, Fill, Store, Stored, TreeOptions, Version, When,
+    order_of,
 };
 use dolmen_rntuple::write::{self, Options};
 use dolmen_rntuple::{Array, Entries, Trace};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+
+const NS: u64 = 1_000_000_000;
 
 /// A hundred years.
 const KEEP_SECONDS_MAX: u64 = 100 * 366 * 86_400;
@@ -143,9 +146,9 @@ fn fill(text: &str) -> Result<Fill, String> {
 pub(crate) struct Keep {
     #[command(flatten)]
     named: Named,
-    /// For so long
+    /// For so long; for how long it is now if not given
     #[arg(value_name = "SECONDS", value_parser = crate::size::count::<u64>(0, KEEP_SECONDS_MAX))]
-    seconds: u64,
+    seconds: Option<u64>,
 }
 
 #[derive(Args, Debug)]
@@ -527,13 +530,27 @@ fn push_tree(appender: &mut Appender, any: &Any, tree: &Tree, bar: &Bar) -> dolm
 }
 
 pub(crate) fn keep(args: &Keep) -> Outcome<Answer> {
-    let keep_ns = args.seconds * 1_000_000_000;
-    args.named.with(true, "set how long versions are kept of", |_, stored| Ok(stored.keep(keep_ns)?))?;
-    let told = format!(
-        "versions are kept for {} after they were replaced",
-        count(args.seconds, "second", "seconds")
-    );
-    Ok(Answer::new(told, json!({ "seconds": args.seconds })))
+    let keeps_ns = match args.seconds {
+        None => args
+            .named
+            .with(false, "tell how long versions are kept of", |_, stored| Ok(stored.keeps_ns()?))?,
+        Some(seconds) => {
+            let keep_ns = seconds * NS;
+            args.named
+                .with(true, "set how long versions are kept of", |_, stored| Ok(stored.keep(keep_ns)?))?;
+            keep_ns
+        }
+    };
+    Ok(Answer::new(kept_for(keeps_ns), json!({ "seconds": keeps_ns.div_ceil(NS) })))
+}
+
+/// For how long versions are kept, in words.
+fn kept_for(keeps_ns: u64) -> String {
+    let seconds = keeps_ns.div_ceil(NS);
+    format!(
+        "versions are kept for {} after they were replaced, and while a tag keeps them",
+        count(seconds, "second", "seconds")
+    )
 }
 
 pub(crate) fn pack(args: &Pack) -> Outcome<Answer> {
@@ -565,8 +582,9 @@ pub(crate) fn expire(args: &Named) -> Outcome<Answer> {
 }
 
 pub(crate) fn versions(args: &Named) -> Outcome<Answer> {
-    let (versions, tags) =
-        args.with(false, "list versions of", |_, stored| Ok((stored.versions()?, stored.tags()?)))?;
+    let (versions, tags, keeps_ns) = args.with(false, "list versions of", |_, stored| {
+        Ok((stored.versions()?, stored.tags()?, stored.keeps_ns()?))
+    })?;
     let mut table = Table::new(&["version", "made (UTC)", "entries", "clusters", "by", "tags"]);
     let mut all = Vec::new();
     for version in &versions {
@@ -584,7 +602,7 @@ pub(crate) fn versions(args: &Named) -> Outcome<Answer> {
         told["tags"] = json!(kept);
         all.push(told);
     }
-    Ok(Answer::new(table.text(), all.into()))
+    Ok(Answer::new(format!("{}\n{}", table.text().trim_end(), kept_for(keeps_ns)), all.into()))
 }
 
 pub(crate) fn tag(args: &Tag) -> Outcome<Answer> {
@@ -694,8 +712,13 @@ pub(crate) fn scrub(args: &Scrub) -> Outcome<Answer> {
     for (page, is_right) in scrubbed.bad.iter().zip(&repaired) {
         let state = if *is_right { "put right" } else { "damaged" };
         text.push_str(&format!(
-            "\n{state}: page {} of field {} (column {}), entries {} to {}: {:?}",
-            page.page, page.field, page.column, page.entries.first, page.entries.end, page.damage
+            "\n{state}: page {} of field {} (column {}) in entries {} to {}: {}",
+            page.page,
+            page.field,
+            page.column,
+            page.entries.first,
+            page.entries.end.saturating_sub(1),
+            why_damaged(page.damage)
         ));
         bad.push(json!({
             "field": &*page.field,
@@ -708,12 +731,34 @@ pub(crate) fn scrub(args: &Scrub) -> Outcome<Answer> {
         }));
     }
     let left = repaired.iter().filter(|is_right| !**is_right).count();
-    let json = json!({ "pages": scrubbed.pages, "bytes": scrubbed.bytes, "unsummed": scrubbed.unsummed, "bad": bad });
-    let answer = Answer::new(text, json);
-    if left == 0 {
-        return Ok(answer);
+    if left < bad.len() && dolmen_remote::address(&args.named.cont.pool.pool).is_none() {
+        text.push_str(&format!(
+            "\n`dolmen check --scrub` tells of the bytes that were replaced until `{}` has freed them",
+            aggregate(&args.named.cont)
+        ));
     }
-    Ok(answer.ending(Exit::Found, format!("{} damaged", count(left as u64, "page is", "pages are"))))
+    let why = (left > 0).then(|| {
+        let remedy = match &args.repair_from {
+            None => "--repair-from FILE puts right what a file of ROOT has with the same checksums: the one that was imported, or an export".to_owned(),
+            Some(file) => format!(
+                "{} has no such pages: give the file that was imported, or an export from before the damage",
+                file.display()
+            ),
+        };
+        format!("{} damaged; {remedy}", count(left as u64, "page is", "pages are"))
+    });
+    text.extend(why.iter().flat_map(|why| ["\n", why]));
+    let json = json!({ "pages": scrubbed.pages, "bytes": scrubbed.bytes, "unsummed": scrubbed.unsummed, "bad": bad });
+    Ok(Answer::new(text, json).with_findings(why))
+}
+
+/// What is wrong with a page, in words.
+fn why_damaged(damage: Damage) -> &'static str {
+    match damage {
+        Damage::Missing => "it is not there, or not all of it",
+        Damage::Checksum => "its bytes are not those of its checksum",
+        Damage::Store => "the store says that its bytes are damaged",
+    }
 }
 
 pub(crate) fn collect(args: &Collect) -> Outcome<Answer> {
@@ -721,60 +766,74 @@ pub(crate) fn collect(args: &Collect) -> Outcome<Answer> {
     let collected = if args.alone { opened.store.collect_alone() } else { opened.store.collect() };
     let collected = collected.doing(|| format!("free what is not needed in {}", opened.shown()))?;
     opened.close()?;
-    let text = format!(
-        "freed {}, {}, {}",
-        count(collected.versions, "version", "versions"),
-        count(collected.clusters, "cluster", "clusters"),
-        count(collected.writers, "writer that is gone", "writers that are gone"),
-    );
+    let mut text = format!("freed {}", freed(&args.cont, &collected));
+    if collected.kept > 0 {
+        text.push_str(&format!(
+            "\n{} kept still: `dolmen ntuple versions` tells until when, `dolmen ntuple keep` sets that",
+            count(collected.kept, "replaced version is", "replaced versions are")
+        ));
+    }
     let json = json!({
         "versions": collected.versions,
+        "kept": collected.kept,
         "clusters": collected.clusters,
         "writers": collected.writers,
         "ntuples": collected.ntuples,
         "damaged": collected.damaged.iter().map(|one| json!({ "name": &*one.name, "why": &*one.why })).collect::<Vec<_>>(),
     });
-    let answer = Answer::new(text, json);
-    if collected.damaged.is_empty() {
-        return Ok(answer);
-    }
     let damaged: Vec<String> =
         collected.damaged.iter().map(|one| format!("\"{}\" ({})", one.name, one.why)).collect();
-    let why = format!(
-        "what may be of damaged ntuples is left: {}; `dolmen ntuple destroy --force` frees one with all that is left of it",
-        damaged.join(", ")
-    );
-    Ok(answer.ending(Exit::Found, why))
+    let why = (!damaged.is_empty()).then(|| {
+        format!(
+            "what may be of damaged ntuples is left: {}; `dolmen ntuple destroy --force` frees one with all that is left of it",
+            damaged.join(", ")
+        )
+    });
+    text.extend(why.iter().flat_map(|why| ["\n", why]));
+    Ok(Answer::new(text, json).with_findings(why))
 }
 
 pub(crate) fn destroy(Destroy { named, force }: &Destroy) -> Outcome<Answer> {
     let opened = open(&named.cont, true)?;
-    let tagged = if *force { Ok(()) } else { refuse_tagged(&opened.store, &named.name) };
-    let done = tagged.and_then(|()| Ok(opened.store.destroy(&named.name).map(drop)?));
+    let store = &opened.store;
+    let done = if *force { store.destroy(&named.name) } else { store.destroy_untagged(&named.name) };
+    let done = done.map_err(|error| match error {
+        dolmen_rntuple::Error::Tagged { ref tags, .. } => {
+            let all = if tags.len() == 1 { "it" } else { "all of them" };
+            Failure::from(error).hint(format!("`dolmen ntuple untag` {all} first, or add --force"))
+        }
+        error => match Failure::from(error) {
+            failure if failure.exit == Exit::Damaged => {
+                failure.hint("add --force to destroy it with all that is left of it")
+            }
+            failure => failure,
+        },
+    });
     let done = done.doing(|| format!("destroy {}", named.words(&opened)));
     opened.close()?;
-    done?;
-    Ok(Answer::new(String::new(), json!({})))
+    let collected = done?;
+    let text = format!("destroyed {}; freed {}", named.name, freed(&named.cont, &collected));
+    Ok(Answer::new(text, json!({ "clusters": collected.clusters })))
 }
 
-/// Refuses an ntuple of which tags keep versions, or of which cannot be told whether they do.
-fn refuse_tagged(store: &Store, name: &str) -> Outcome<()> {
-    let tags = store.ntuple(name).and_then(|stored| stored.tags());
-    let tags = tags.map_err(|error| match Failure::from(error) {
-        failure if failure.exit == Exit::Damaged => {
-            failure.hint("add --force to destroy it with all that is left of it")
-        }
-        failure => failure,
-    })?;
-    let (kept, all) = match &tags[..] {
-        [] => return Ok(()),
-        [only] => (format!("tag {} keeps version {} of it", only.name, only.version), "it"),
-        some => {
-            let names: Vec<&str> = some.iter().map(|tag| &*tag.name).collect();
-            (format!("tags {} keep versions of it", names.join(", ")), "all of them")
-        }
-    };
-    Err(Failure::new(Exit::Taken, kept).hint(format!("`dolmen ntuple untag` {all} first, or add --force")))
+/// What was freed, and where its space is.
+fn freed(cont: &ContArg, Collected { versions, clusters, writers, .. }: &Collected) -> String {
+    let mut text = count(*clusters, "cluster", "clusters");
+    if *versions > 0 {
+        text.push_str(&format!(", {}", count(*versions, "replaced version", "replaced versions")));
+    }
+    if *writers > 0 {
+        text.push_str(&format!(", {}", count(*writers, "writer that is gone", "writers that are gone")));
+    }
+    if *clusters > 0 && dolmen_remote::address(&cont.pool.pool).is_none() {
+        text.push_str(&format!("; `{}` gives their space back to the pool at once", aggregate(cont)));
+    }
+    text
+}
+
+/// The command that frees what was replaced in a container.
+fn aggregate(cont: &ContArg) -> String {
+    format!("dolmen cont aggregate {} {}", word(&cont.pool.pool), word(Path::new(&cont.cont)))
 }
 
 #[cfg(test)]

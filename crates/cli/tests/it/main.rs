@@ -21,6 +21,7 @@ mod loads;
 mod measured;
 mod mounted;
 mod ntuples;
+mod ntuples_damaged;
 mod ntuples_interrupted;
 mod ntuples_killed;
 mod ntuples_made;

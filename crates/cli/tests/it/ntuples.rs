@@ -257,13 +257,13 @@ fn an_ntuple_with_tags_is_destroyed_only_by_force() {
     let destroy = ["ntuple", "destroy", "p", "c", "events"];
     place.ok(&["ntuple", "tag", "p", "c", "events", "paper"]);
     let one = place.fails(4, &destroy);
-    let told = "cannot destroy ntuple events of container c: tag paper keeps version 1 of it; \
+    let told = "cannot destroy ntuple events of container c: tag paper keeps version 1 of \"events\"; \
                 `dolmen ntuple untag` it first, or add --force\n";
     assert!(one.ends_with(told), "{one}");
     place.ok(&["ntuple", "tag", "p", "c", "events", "draft"]);
     let two = place.fails(4, &destroy);
     assert!(
-        two.contains("tags draft, paper keep versions of it; `dolmen ntuple untag` all of them"),
+        two.contains("tags draft, paper keep versions of \"events\"; `dolmen ntuple untag` all of them"),
         "{two}"
     );
     assert_eq!(place.json(&["ntuple", "show", "p", "c", "events", "--tag", "paper"])["entries"], COUNT);

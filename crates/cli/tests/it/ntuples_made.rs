@@ -238,7 +238,15 @@ fn a_tree_is_listed_read_imported_and_appended() {
     let missing = "missing: \"weight\" (double), \"near\" (std::int32_t); what the ntuple had from the beginning is not \
                    filled (\"weight\")";
     assert!(lacks.contains(missing), "{lacks}");
+}
 
+#[test]
+fn a_tree_is_skimmed_to_a_container_and_not_taken_for_an_ntuple() {
+    let place = Place::new("ntuples-trees-skimmed");
+    place.pool_with_files();
+    make_tree_file(&place.path("t.root"));
+    let listed = place.json(&["ntuple", "list", "t.root"]);
+    let name = listed[0]["name"].as_str().unwrap();
     let exported = place.fails(3, &["ntuple", "export", "t.root", "--to", "out.root"]);
     assert!(exported.contains("it has no ntuple, but trees"), "{exported}");
     let skimmed = place.fails(2, &["ntuple", "skim", "t.root", name, "--to", "out.root"]);

@@ -13,7 +13,8 @@ use crate::watch::{detached, teller};
 use dolmen_remote::Remote;
 use dolmen_rntuple::format::schema::{Field, Schema};
 use dolmen_rntuple::store::{
-    Appender, ColumnAdder, CreateOptions, Fill, Store, StoreOptions, Stored, TreeOptions, Version, When,
+    Appender, Collected, ColumnAdder, CreateOptions, Fill, Store, StoreOptions, Stored, TreeOptions, Version,
+    When,
 };
 use dolmen_rntuple::write::{self, Options, Room};
 use dolmen_rntuple::{Entries, Ntuple, Source};
@@ -60,6 +61,15 @@ fn import<S: Source>(
     let name = name.unwrap_or_else(|| from.header().name.to_string());
     store.import_telling(&name, from, how, teller)?;
     Ok(name)
+}
+
+/// What was freed: versions, those that are kept, clusters, ntuples, writers, uploads, and names of damaged ntuples with why.
+type Freed = (u64, u64, u64, u64, u64, u64, Vec<(String, String)>);
+
+fn freed(collected: Collected) -> Freed {
+    let Collected { versions, kept, clusters, ntuples, writers, uploads, damaged } = collected;
+    let damaged = damaged.into_iter().map(|one| (one.name.into(), one.why.into())).collect();
+    (versions, kept, clusters, ntuples, writers, uploads, damaged)
 }
 
 /// How an ntuple is stored.
@@ -286,15 +296,17 @@ impl NtupleStore {
 
     /// Frees what no version needs, and if nobody writes what dead writers have left whose leases are not over; what was freed is told.
     #[pyo3(signature = (alone=false))]
-    fn collect(&self, py: Python<'_>, alone: bool) -> PyResult<String> {
+    fn collect(&self, py: Python<'_>, alone: bool) -> PyResult<Freed> {
         let collect = |store: &Store| if alone { store.collect_alone() } else { store.collect() };
         let collected = self.run(py, |store| Ok(collect(store)?))?;
-        Ok(format!("{collected:?}"))
+        Ok(freed(collected))
     }
 
-    /// Removes an ntuple with all of its versions.
-    fn destroy(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        Ok(self.run(py, |store| Ok(store.destroy(name).map(drop)?))?)
+    /// Removes an ntuple with all of its versions, also tagged ones if ``force`` is set; what was freed.
+    #[pyo3(signature = (name, force=false))]
+    fn destroy(&self, py: Python<'_>, name: &str, force: bool) -> PyResult<Freed> {
+        let destroy = |store: &Store| if force { store.destroy(name) } else { store.destroy_untagged(name) };
+        Ok(freed(self.run(py, |store| Ok(destroy(store)?))?))
     }
 }
 
@@ -371,6 +383,11 @@ impl StoredNtuple {
     /// Removes a tag.
     fn untag(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         Ok(self.slot.run(py, |stored| Ok(stored.untag(name)?))?)
+    }
+
+    /// For how long versions that were replaced are kept, in nanoseconds.
+    fn keeps(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.slot.run(py, |stored| Ok(stored.keeps_ns()?))?)
     }
 
     /// Sets for how long versions that were replaced are kept, in nanoseconds.

@@ -157,7 +157,7 @@ impl<S: Source> VirtualFile<S> {
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(into.len());
         let mut rest = &mut into[..count];
         let mut at = offset;
-        let mut wants = Vec::new();
+        let (mut wants, mut all) = (Vec::new(), None::<Entries>);
         let first = self.pieces.partition_point(|piece| piece.offset <= offset).saturating_sub(1);
         for (nth, piece) in self.pieces.iter().enumerate().skip(first) {
             if rest.is_empty() {
@@ -178,12 +178,21 @@ impl<S: Source> VirtualFile<S> {
                     let (part, behind) =
                         rest.split_at_mut(usize::try_from(room).expect("it is at most what is left"));
                     self.want(*entries, pages, at - piece.offset, part, &mut wants)?;
+                    let before = all.unwrap_or(*entries);
+                    all = Some(Entries {
+                        first: before.first.min(entries.first),
+                        end: before.end.max(entries.end),
+                    });
                     at += room;
                     rest = behind;
                 }
             }
         }
-        self.ntuple.source().fetch(&mut wants)?;
+        let fetched = self.ntuple.source().fetch(&mut wants);
+        fetched.map_err(|error| match all {
+            Some(entries) => self.ntuple.naming(error, entries, |_| true),
+            None => error,
+        })?;
         Ok(count)
     }
 

@@ -32,6 +32,8 @@ const LISTS_MAX: usize = 16;
 pub struct Collected {
     /// Versions that were kept for long enough.
     pub versions: u64,
+    /// Versions that were replaced and are kept still, by tags or for not long enough; of ntuples that can be read.
+    pub kept: u64,
     /// Writers that were silent for longer than their lease.
     pub writers: u64,
     /// Objects of clusters.
@@ -86,12 +88,33 @@ impl Store {
     /// # Errors
     /// [`Error::NoNtuple`]; [`Error::Store`]: if it is gone by then, the next [`collect`](Self::collect) frees the rest.
     pub fn destroy(&self, name: &str) -> Result<Collected> {
+        self.destroy_if(name, |_, entry| entry.map(drop).or_else(|error| error.damage().map(drop)))
+    }
+
+    /// As [`destroy`](Self::destroy), unless tags keep versions of it, or it is damaged.
+    ///
+    /// # Errors
+    /// As [`destroy`](Self::destroy); [`Error::Tagged`]; [`Error::Corrupt`].
+    pub fn destroy_untagged(&self, name: &str) -> Result<Collected> {
+        self.destroy_if(name, |at, entry| {
+            let Some(Entry { number, .. }) = entry? else { return Ok(()) };
+            let tags = self.numbered(name, number).tagged(at)?;
+            if tags.is_empty() { Ok(()) } else { Err(Error::Tagged { name: name.into(), tags }) }
+        })
+    }
+
+    /// Destroys an ntuple, if what the catalogue has of it allows that at the time at which it loses its name.
+    fn destroy_if(
+        &self,
+        name: &str,
+        allow: impl Fn(At<'_>, Result<Option<Entry>>) -> Result<()>,
+    ) -> Result<Collected> {
         let is_named = self.home().transact(|at| {
             let entry = self.entry(at, name);
             if matches!(entry, Ok(None)) {
                 return Ok(false);
             }
-            entry.map(drop).or_else(|error| error.damage().map(drop))?;
+            allow(at, entry)?;
             self.home().punch(at, Records::Catalogue, name.as_bytes())?;
             Ok(true)
         })?;
@@ -166,6 +189,8 @@ impl Store {
             }
         }
         collected.uploads = self.home().sweep(|number| is_of(&roots.writers, number))?;
+        let anchors = roots.ntuples.iter().filter_map(|(_, anchors)| anchors.as_ref().ok());
+        collected.kept = anchors.map(|anchors| (anchors.len() as u64).saturating_sub(1)).sum();
         damaged.extend(needed.damaged);
         damaged.extend(roots.unknown);
         collected.damaged = damaged.into_iter().map(|(name, why)| Unreadable { name, why }).collect();

@@ -127,6 +127,9 @@ impl Writing {
         zones: Option<&[Option<Zone>]>,
     ) -> Result<Placed> {
         let schema = &from.header().schema;
+        let (first_entry, entry_count) = (cluster.pages.first_entry, cluster.pages.entry_count);
+        let entries = Entries { first: first_entry, end: first_entry + entry_count };
+        let damaged = |error| from.naming(error, entries, |_| true);
         let mut columns = Vec::new();
         for (number, of_column) in cluster.pages.columns.iter().enumerate() {
             let pages = &cluster.list.pages[of_column.pages.clone()];
@@ -162,13 +165,13 @@ impl Writing {
             let some = &groups[at..at + count];
             let mut batch =
                 Batch { first, groups: some, bufs: some.iter().map(room).collect::<Result<_>>()? };
-            batch.read(from, cluster)?;
+            batch.read(from, cluster).map_err(damaged)?;
             let finding = match zones {
                 Some(zones) => Finding::Known(zones),
                 None if self.measures => Finding::Measured(&mut measures),
                 None => Finding::None,
             };
-            batch.look(number, cluster, finding, &mut columns)?;
+            batch.look(number, cluster, finding, &mut columns).map_err(damaged)?;
             for (group, buf) in (first..).zip(batch.bufs) {
                 self.pipeline.write(class, (number, group), buf)?;
             }

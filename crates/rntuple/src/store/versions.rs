@@ -45,7 +45,7 @@ impl Stored {
         self.tagged(At::Latest)
     }
 
-    fn tagged(&self, at: At<'_>) -> Result<Vec<TagOf>> {
+    pub(super) fn tagged(&self, at: At<'_>) -> Result<Vec<TagOf>> {
         let mut tags = Vec::new();
         for dkey in self.home().dkeys(at, self.own())? {
             if let Some(name) = place::tag_of(&dkey)
@@ -62,7 +62,7 @@ impl Stored {
     /// Has a tag keep a version; with `moves` also one that keeps another by now.
     ///
     /// # Errors
-    /// [`Error::NoVersion`]; [`Error::Exists`] if the tag is there and not to be moved; [`Error::Store`] with `Invalid::Name` for a name that is
+    /// [`Error::NoVersion`]; [`Error::NoNtuple`] if it was destroyed; [`Error::Exists`] if the tag is there and not to be moved; [`Error::Store`] with `Invalid::Name` for a name that is
     /// empty or longer than 72 bytes.
     pub fn tag(&self, name: &str, when: When<'_>, moves: bool) -> Result<Version> {
         if name.is_empty() || name.len() > TAG_BYTES_MAX {
@@ -70,6 +70,8 @@ impl Stored {
         }
         let dkey = place::tag(name);
         self.home().transact(|at| {
+            // Who destroys it unless it has tags has seen this one, or is seen.
+            self.check_named(at)?;
             let anchor = self.anchor_of(at, when)?;
             // The current version is also under its number, which is what is freed.
             self.anchor(at, anchor.version)?;
@@ -106,6 +108,14 @@ impl Stored {
             config.keep_ns = keep_ns;
             self.home().put(at, self.own(), place::CONFIG, &[(place::RECORD, &config.write())])
         })
+    }
+
+    /// For how long versions that were replaced are kept, in nanoseconds.
+    ///
+    /// # Errors
+    /// [`Error::NoNtuple`] if it was destroyed; [`Error::Store`].
+    pub fn keeps_ns(&self) -> Result<u64> {
+        Ok(self.config(At::Latest)?.keep_ns)
     }
 
     /// Removes versions that no tag keeps, and that were replaced longer ago than versions are kept; how many. What only they refer to

@@ -185,5 +185,7 @@ fn what_is_lost_of_a_version_that_is_there_is_damage() {
     let ntuple = stored.open(When::Now).unwrap();
     world.bucket().objects.lock().unwrap().retain(|key, _| !key.starts_with("c/"));
     let found = ntuple.read(&[0], dolmen_rntuple::Entries { first: 0, end: 5 });
-    assert!(matches!(found, Err(Error::Corrupt { fault: Fault::Short { .. }, .. })), "{found:?}");
+    let Err(Error::BadPage { field, first: 0, end: 5, page: 0, source }) = found else { panic!("{found:?}") };
+    assert_eq!(&*field, "a");
+    assert!(matches!(*source, Error::Corrupt { fault: Fault::Short { .. }, .. }), "{source:?}");
 }

@@ -351,7 +351,7 @@ fn what_is_filled_and_no_field_is_refused_with_a_word_on_those_that_there_are() 
             ("wieght", "\"weight\" is one"),
             ("Weight", "\"weight\" is one"),
             ("items.x", "\"items\" is one"),
-            ("other", "those that were added later are flag, weight, small, text"),
+            ("pedestal", "those that were added later are flag, weight, small, text"),
             ("", "those that were added later are flag, weight"),
         ] {
             let names = [&all[..], &[wrong]].concat();

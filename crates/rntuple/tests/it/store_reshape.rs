@@ -276,7 +276,7 @@ fn a_clone_has_some_fields_and_the_same_pages_which_stay_while_one_needs_them() 
         let collected = world.store().destroy("events").unwrap();
         assert_eq!(
             collected,
-            Collected { ntuples: 1, ..Collected::default() },
+            Collected { kept: 1, ntuples: 1, ..Collected::default() },
             "the clone needs the clusters"
         );
         let wanted: Vec<_> = (0..20).map(|at| -at).chain([7, 8, 9]).collect();

@@ -3,10 +3,10 @@
 use crate::store_append::{cluster, two_columns};
 use crate::store_world::{Kind, World, all_ints};
 use dolmen_client::{At, Recx};
-use dolmen_rntuple::Entries;
 use dolmen_rntuple::format::locator::Locator;
 use dolmen_rntuple::format::page_list::Page;
 use dolmen_rntuple::store::{BadPage, CreateOptions, Damage, Scrubbed, Stored, When};
+use dolmen_rntuple::{Entries, Error};
 
 fn three_clusters(world: &World) -> Stored {
     let stored = two_columns(world);
@@ -75,7 +75,13 @@ fn a_damaged_page_is_named_by_field_cluster_and_page_and_put_right_from_a_copy()
         named(&found.bad),
         [("b", 0, 2, Damage::Checksum), ("a", 5, 0, Damage::Missing), ("a", 10, 1, Damage::Checksum)]
     );
-    assert!(stored.open(When::Now).unwrap().read(&[0, 1], Entries { first: 0, end: 15 }).is_err());
+    let damaged = |fields: &[u32], first| {
+        let read = stored.open(When::Now).unwrap().read(fields, Entries { first, end: 15 });
+        let Err(Error::BadPage { field, first, end, page, .. }) = read else { panic!("{read:?}") };
+        (field.to_string(), first, end, page)
+    };
+    assert_eq!(damaged(&[1], 0), ("b".to_owned(), 0, 5, 2));
+    assert_eq!(damaged(&[0, 1], 6), ("a".to_owned(), 5, 10, 0));
     let empty = stored.open(When::Version(1)).unwrap();
     assert_eq!(stored.repair(&found.bad, &empty).unwrap(), [false; 3]);
     let copy = world.store().open("copy", When::Now).unwrap();

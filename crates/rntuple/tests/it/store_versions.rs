@@ -112,7 +112,7 @@ fn an_ntuple_that_is_destroyed_leaves_nothing_and_others_as_they_were() {
         let mut behind = world.another().ntuple("other").unwrap().append().unwrap();
         behind.push(&cluster(&stored, 0)).unwrap();
         let collected = world.store().destroy("other").unwrap();
-        assert_eq!(collected, Collected { clusters: 3, ntuples: 1, ..Collected::default() });
+        assert_eq!(collected, Collected { clusters: 3, kept: 3, ntuples: 1, ..Collected::default() });
         assert!(matches!(behind.commit(), Err(Error::NoNtuple { .. })));
         behind.discard().unwrap();
         assert_eq!(world.store().collect().unwrap().clusters, 1);
@@ -121,5 +121,44 @@ fn an_ntuple_that_is_destroyed_leaves_nothing_and_others_as_they_were() {
         assert!(matches!(world.store().destroy("other"), Err(Error::NoNtuple { .. })));
         world.store().destroy("events").unwrap();
         assert_eq!(world.object_count(), 0);
+    });
+}
+
+#[test]
+fn what_tags_keep_is_not_destroyed_without_them_and_what_is_destroyed_takes_no_tags() {
+    World::each(|world| {
+        let stored = three(&world);
+        let others = world.another();
+        stored.tag("paper", When::Version(2), false).unwrap();
+        let kept = others.destroy_untagged("events");
+        let told = kept.unwrap_err();
+        assert!(matches!(&told, Error::Tagged { tags, .. } if tags[0].version == 2), "{told:?}");
+        assert_eq!(told.to_string(), "tag paper keeps version 2 of \"events\"");
+        assert_eq!(all_ints(&stored.open(When::Tag("paper")).unwrap(), "a"), [0, 1, 2, 3, 4]);
+        stored.untag("paper").unwrap();
+        assert_eq!(others.destroy_untagged("events").unwrap().clusters, 3);
+        let late = stored.tag("paper", When::Now, false);
+        assert!(matches!(late, Err(Error::NoNtuple { .. })), "{late:?}");
+        assert!(matches!(others.destroy_untagged("events"), Err(Error::NoNtuple { .. })));
+    });
+}
+
+#[test]
+fn of_a_tag_and_a_destruction_at_once_one_sees_the_other() {
+    World::each(|world| {
+        for _ in 0..20 {
+            let stored = two_columns(&world);
+            let tagged = std::thread::scope(|threads| {
+                let tags = threads.spawn(|| stored.tag("paper", When::Now, false));
+                let destroyed = world.another().destroy_untagged("events");
+                let tagged = tags.join().unwrap();
+                assert_ne!(tagged.is_ok(), destroyed.is_ok(), "{tagged:?} {destroyed:?}");
+                tagged
+            });
+            if tagged.is_ok() {
+                stored.untag("paper").unwrap();
+                world.another().destroy_untagged("events").unwrap();
+            }
+        }
     });
 }
