@@ -134,7 +134,7 @@ def test_every_call_of_the_classes_has_a_coroutine():
     #: What is asked of ``sync``, since nothing is waited for, or is a stream of another library.
     known = {
         "Ntuple": {"keys", "field", "order", "arrow_schema", "arrow_reader", "record", "traced", "trace"},
-        "Tree": {"keys", "trees"},
+        "Tree": {"keys", "trees", "arrow_schema", "arrow_reader"},
         "Store": set(),
         "Stored": set(),
         "Appender": set(),

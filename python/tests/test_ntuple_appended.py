@@ -142,7 +142,7 @@ def test_a_tree_is_imported_by_one_command(cont, tree, tmp_path):
 def test_a_tree_is_skimmed_as_an_ntuple_is(cont, tree):
     store, source = rntuple.Store(cont), rntuple.Tree(tree)
     whole = store.import_tree(source).open()
-    filter = [("hits", ">=", 2), ("energy", ">", 100), ("number", "!=", 700)]
+    filter = [("len(hits)", ">=", 2), ("energy", ">", 100), ("number", "!=", 700)]
     for name, columns, start, stop, some in [
         ("all", None, None, None, None),
         ("filtered", ["hits", "number"], None, None, filter),

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -285,8 +286,6 @@ def test_arrays_go_to_numpy_awkward_and_arrow(tmp_path):
     ntuple = rntuple.open(path)
     flat = ntuple.arrays(["i32", "f64", "fixed", "matrix"], 10, 20, library="np")
     assert all(np.array_equal(flat[name], made[name][10:20], equal_nan=name == "f64") for name in flat)
-    with pytest.raises(dolmen.Invalid, match="lists"):
-        ntuple.arrays(["lists"], library="np")
     table = pa.table(ntuple)
     assert table.num_rows == COUNT
     for name in made:
@@ -299,6 +298,83 @@ def test_arrays_go_to_numpy_awkward_and_arrow(tmp_path):
     rntuple.write_root(again, "events", table)
     for name in made:
         assert same(rntuple.open(again)[name], made[name]), name
+
+
+def test_numpy_has_lists_and_texts_as_objects_as_uproot_has(tmp_path):
+    made = {
+        "n": np.arange(4),
+        "v": [[1.5], [], [2.5, 3.5], [4.5]],
+        "s": ["a", "", "\u00e4b", "c"],
+        "deep": [[[1], []], [], [[2, 3]], [[4]]],
+        "words": [["x"], [], ["y", "z"], [""]],
+        "pairs": np.arange(8).reshape(4, 2),
+        "muon": ak.Array([{"pt": at} for at in range(4)]),
+        "muons": ak.Array([[{"pt": 1.0}], [], [], []]),
+    }
+    path = tmp_path / "made.root"
+    rntuple.write_root(path, "events", made, cluster_bytes=100)
+    ntuple = rntuple.open(path)
+    names = ["n", "v", "s", "deep", "words", "pairs"]
+    read = ntuple.arrays(names, library="np")
+    theirs = uproot.open(path)["events"].arrays(["v", "s"], library="np")
+    for name in ("v", "s"):
+        assert read[name].dtype == np.dtype(object) and read[name].shape == (4,)
+        assert all(np.array_equal(one, other) for one, other in zip(read[name], theirs[name])), name
+    assert theirs["v"].dtype == read["v"].dtype and [type(one) for one in read["v"]] == [np.ndarray] * 4 and read["v"][2].dtype == np.dtype("f8")
+    assert read["s"].tolist() == made["s"] and read["pairs"].shape == (4, 2)
+    assert [[inner.tolist() for inner in one] for one in read["deep"]] == made["deep"]
+    assert [one.tolist() for one in read["words"]] == made["words"]
+    some = ntuple.arrays(["v", "s"], filter=[("n", "!=", 1)], library="np")
+    assert [one.tolist() for one in some["v"]] == [[1.5], [2.5, 3.5], [4.5]] and some["s"].tolist() == ["a", "\u00e4b", "c"]
+    assert ntuple.arrays("v", filter=[("n", "<", 0)], library="np")["v"].shape == (0,)
+    rntuple.write_root(tmp_path / "again.root", "events", read)
+    assert all(same(rntuple.open(tmp_path / "again.root")[name], ntuple[name]) for name in names)
+    for name in ("muon", "muons"):
+        with pytest.raises(dolmen.Invalid, match=f"{name}.*library='ak'"):
+            ntuple.arrays(name, library="np")
+    assert ntuple.arrays("muon.pt", library="np")["muon.pt"].tolist() == [0, 1, 2, 3]
+
+
+def test_patterns_name_the_fields_and_branches_that_they_fit(tmp_path):
+    flat = {"nMuon": np.arange(3), "Muon_pt": np.arange(3) / 2, "Muon_id": np.arange(3), "MET": np.ones(3)}
+    with uproot.recreate(tmp_path / "tree.root") as file:
+        file.mktree("events", {name: values.dtype for name, values in flat.items()}).extend(flat)
+    rntuple.write_root(tmp_path / "made.root", "events", {**flat, "jet": ak.Array([{"pt": 1, "phi": 2, "m": 3}] * 3)})
+    ntuple, tree = rntuple.open(tmp_path / "made.root"), rntuple.Tree(tmp_path / "tree.root")
+    for source in (ntuple, tree):
+        assert source.arrays(["Muon_*"]).fields == ["Muon_pt", "Muon_id"]
+        assert source.arrays(["Muon_id", "*Muon*", "?ET"]).fields == ["Muon_id", "nMuon", "Muon_pt", "MET"]
+        assert source.arrow_schema("M*").names == ["Muon_pt", "Muon_id", "MET"]
+        for none in ("Jet_*", "muon_?t", "[M]*"):
+            with pytest.raises(dolmen.NotFound, match=f"no (field|branch) fits '{re.escape(none)}'"):
+                source.arrays(["MET", none])
+    assert list(ntuple.arrays("jet.p*", library="np")) == ["jet.pt", "jet.phi"]
+    assert ntuple.estimate(["Muon_*"]).stored_bytes == ntuple.estimate(["Muon_pt", "Muon_id"]).stored_bytes
+    # A name is no pattern where there is a field of it.
+    rntuple.write_root(tmp_path / "star.root", "events", {"a*": [1], "ab": [2]})
+    assert rntuple.open(tmp_path / "star.root").arrays("a*").fields == ["a*"]
+
+
+def test_a_tree_is_read_with_filters_and_in_batches_as_an_ntuple_is(tmp_path):
+    count = 100_000
+    flat = {"n": np.arange(count), "x": np.arange(count) % 7}
+    with uproot.recreate(tmp_path / "tree.root") as file:
+        file.mktree("events", {"n": "i8", "x": "i4"}).extend(flat)
+    rntuple.write_root(tmp_path / "made.root", "events", flat)
+    ntuple, tree = rntuple.open(tmp_path / "made.root"), rntuple.Tree(tmp_path / "tree.root")
+    filter = [("x", "==", 3), ("n", ">=", 1000)]
+    wanted = np.flatnonzero((flat["x"] == 3) & (flat["n"] >= 1000))
+    for source in (ntuple, tree):
+        for library in ("np", "ak", "pa"):
+            read = source.arrays(["n"], 10, -10, filter=filter, library=library)
+            assert np.array_equal(np.asarray(read["n"]), wanted[wanted < count - 10]), library
+        batches = list(source.batches(["n"], 0, 10_000, step=3000, filter=filter))
+        assert [batch.num_rows for batch in batches] == [np.sum((wanted // 3000 == at) & (wanted < 10_000)) for at in range(4)]
+        assert source.arrow_reader(filter=filter).read_all()["n"].to_pylist() == wanted.tolist()
+        assert pa.table(source).equals(pa.table({name: pa.array(values) for name, values in (("n", flat["n"]), ("x", flat["x"].astype(source.arrays("x", 0, 1, library="np")["x"].dtype)))}))
+        source.to_parquet(tmp_path / "some.parquet", "n", filter=filter)
+        assert pq.read_table(tmp_path / "some.parquet")["n"].to_pylist() == wanted.tolist()
+    assert [batch.num_rows for batch in tree.batches()] == [65_536, count - 65_536]
 
 
 def test_filters_keep_what_passes_and_nothing_else(tmp_path):

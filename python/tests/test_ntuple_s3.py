@@ -355,3 +355,18 @@ def test_fields_that_were_added_are_filled_in_a_bucket_too(weed, file):
     now = stored.open()
     assert len(now) == 2 * count and now["weight"].tolist() == [1.0] * count + [2.0] * count
     assert not stored.scrub().bad
+
+
+def test_what_is_written_to_a_bucket_spares_the_stores_there(weed, file):
+    stored = weed.store("spared/store").import_root(file)
+    ntuple = stored.open()
+    for key in ("root", "conditions", "c/1/2", "deep/er/out.root"):
+        for call in (
+            lambda key=key: ntuple.export_root(f"s3://events/spared/store/{key}", storage_options=weed.options),
+            lambda key=key: rntuple.write_root(f"s3://events/spared/store/{key}", "events", {"x": [1]}, storage_options=weed.options),
+        ):
+            with pytest.raises(dolmen.Invalid, match="lies within the store of ntuples s3://events/spared/store.*another prefix"):
+                call()
+    ntuple.export_root("s3://events/spared/root/out.root", storage_options=weed.options)
+    assert len(rntuple.open("s3://events/spared/root/out.root", storage_options=weed.options)) == len(ntuple)
+    assert weed.store("spared/store").names() == ["events"] and not stored.scrub().bad

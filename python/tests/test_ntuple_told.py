@@ -3,6 +3,7 @@
 import os
 import resource
 
+import awkward as ak
 import dolmen
 import numpy as np
 import pytest
@@ -130,9 +131,41 @@ def test_what_a_file_has_is_told_to_who_asks_for_something_else(tmp_path):
 def test_fields_that_are_not_compared_are_named(store):
     ntuple = store.create("events", {"x": [1], "s": ["a"], "v": np.array([[1.0]])}).open()
     refused("field .v. .*has not one number", lambda: ntuple.arrays(filter=[("v", "==", 1)]))
-    refused('field "s" has not one number', lambda: ntuple.arrays(filter=[("s", "==", 1)]))
+    refused("field 's' has texts, which are not compared with a number: .'len.s.', '==', 1. is of how long", lambda: ntuple.arrays(filter=[("s", "==", 1)]))
+    refused("field 'x' has one number for each entry, and no length", lambda: ntuple.arrays(filter=[("len(x)", "==", 1)]))
+    assert len(ntuple.arrays(filter=[("len(s)", "==", 1)])) == 1 and len(ntuple.arrays(filter=[("len(s)", ">", 1)])) == 0
     refused("'x' is compared with 'a'", lambda: ntuple.arrays(filter=[("x", "==", "a")]))
     refused("no field 'y'", lambda: ntuple.arrays(filter=[("y", "==", 1)]), dolmen.NotFound)
+
+
+def test_a_list_is_compared_with_a_number_by_its_length_alone_and_only_where_that_is_said(store, tmp_path):
+    lists = {"n": np.arange(4), "v": [[1.0], [], [5.0, 6.0], [7.0]]}
+    with uproot.recreate(tmp_path / "tree.root") as made:
+        made.mktree("events", {"n": "i8", "v": "var * f8"}).extend({"n": lists["n"], "v": ak.Array(lists["v"])})
+    rntuple.write_root(tmp_path / "ntuple.root", "events", lists)
+    for source in (store.create("events", lists).open(), rntuple.open(tmp_path / "ntuple.root"), rntuple.Tree(tmp_path / "tree.root")):
+        told = "field 'v' has lists, which are not compared with a number: .'len.v.', '>', 1. is of how long each is"
+        for call in (
+            lambda source=source: source.arrays(filter=[("v", ">", 1)]),
+            lambda source=source: list(source.batches(filter=[("v", ">", 1)])),
+            lambda source=source: store.skim(source, "some", filter=[("v", ">", 1)]),
+        ):
+            refused(told, call)
+        assert source.arrays("n", filter=[("len(v)", "==", 1)])["n"].tolist() == [0, 3]
+    assert store.names() == ["events"]
+
+
+def test_what_is_not_read_where_it_is_is_told_with_how_it_is_fetched(store, tmp_path):
+    for address, remedy in (("https://h/f.root", "curl -LO 'https://h/f.root'"), ("root://h//f.root", "xrdcp 'root://h//f.root' .")):
+        told = f"{address}: at .*:// nothing is read or written, .*; fetch it first .{remedy}. and name the file"
+        for call in (
+            lambda address=address: rntuple.open(address),
+            lambda address=address: rntuple.Tree(address, "events"),
+            lambda address=address: rntuple.ntuples(address),
+            lambda address=address: store.import_root(address),
+            lambda address=address: rntuple.write_root(address, "events", {"x": [1]}),
+        ):
+            refused(told, call)
 
 
 def test_names_of_ntuples_are_looked_at_where_they_are_made(store, file):

@@ -76,6 +76,9 @@ fn answer(cli: &cli::Cli) -> Exit {
 }
 
 fn show(answer: &Answer, as_json: bool) -> Outcome<Exit> {
+    if answer.is_printed {
+        return Ok(answer.exit);
+    }
     if as_json {
         output::print(format!("{:#}\n", answer.framed()).as_bytes())?;
     } else {

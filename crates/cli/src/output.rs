@@ -17,6 +17,8 @@ pub(crate) struct Answer {
     pub(crate) exit: Exit,
     /// What is wrong, in one line, if the exit code says that something is.
     wrong: Option<String>,
+    /// Whether all of it was printed as it came, in the form that was asked for.
+    pub(crate) is_printed: bool,
 }
 
 impl Answer {
@@ -25,7 +27,12 @@ impl Answer {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        Self { text, json, exit: Exit::Done, wrong: None }
+        Self { text, json, exit: Exit::Done, wrong: None, is_printed: false }
+    }
+
+    /// One of which all was printed as it came.
+    pub(crate) fn printed(exit: Exit) -> Self {
+        Self { exit, is_printed: true, ..Self::new("", Value::Null) }
     }
 
     /// The same, with an exit code that says that something is wrong if there is something.

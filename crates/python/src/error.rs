@@ -473,7 +473,9 @@ fn of_remote(error: &dolmen_remote::Error) -> Kind {
     match error {
         E::Bucket(source) => of_bucket(source.failure),
         E::NoObject { .. } => ("NotFound", der::NONEXIST),
-        E::Address { .. } | E::Endpoint { .. } => ("Invalid", der::INVAL),
+        E::Address { .. } | E::Scheme { .. } | E::WithinStore { .. } | E::Endpoint { .. } => {
+            ("Invalid", der::INVAL)
+        }
         E::NoKeys => ("Permission", der::NO_PERM),
         E::Certificates { .. } => ("Permission", der::BAD_CERT),
         E::Start { .. } => ("Error", der::MISC),

@@ -19,6 +19,25 @@ pub fn address(path: &std::path::Path) -> Option<&str> {
     path.to_str().filter(|text| text.starts_with(SCHEME))
 }
 
+/// The same; an error for an address of another kind, at which nothing is read or written here.
+///
+/// # Errors
+/// [`Error::Scheme`] of `http://…`, `root://…` and all else that begins so.
+pub fn place_of(path: &std::path::Path) -> Result<Option<&str>> {
+    let Some((scheme, _)) = path.to_str().and_then(|text| text.split_once("://")) else { return Ok(None) };
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    if scheme.len() < 2
+        || !scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        || !scheme.chars().all(is_word)
+    {
+        return Ok(None);
+    }
+    match address(path) {
+        Some(address) => Ok(Some(address)),
+        None => Err(Error::Scheme { address: path.to_string_lossy().into() }),
+    }
+}
+
 impl Address {
     /// The address that is written so; a slash at the end says nothing.
     pub(crate) fn parse(written: &str) -> Result<Self> {
@@ -103,6 +122,26 @@ mod tests {
         }
         for written in ["s3://b", "s3://b/", "s3://b/x/"] {
             assert_eq!(wrong(Address::of_object(written)), Wrong::Object, "{written}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_another_kind_is_neither_a_path_nor_one_of_objects() {
+        let place = |written: &'static str| place_of(std::path::Path::new(written));
+        assert_eq!(place("s3://b/x").unwrap(), Some("s3://b/x"));
+        for written in ["x", "/x//y", "C://x", "a b://x", "://x", "x:y/z"] {
+            assert_eq!(place(written).unwrap(), None, "{written}");
+        }
+        let remedies = [
+            ("https://h/f.root", "fetch it first (curl -LO 'https://h/f.root') and name the file"),
+            ("root://h//f.root", "fetch it first (xrdcp 'root://h//f.root' .) and name the file"),
+            ("gs://b/f.root", "fetch it first and name the file"),
+            ("file:///f.root", "name the file by its path alone"),
+            ("S3://b/f.root", "write s3:// in small letters"),
+        ];
+        for (written, remedy) in remedies {
+            let told = place(written).unwrap_err().to_string();
+            assert!(told.ends_with(remedy), "{told}");
         }
     }
 

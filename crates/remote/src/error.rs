@@ -32,6 +32,18 @@ pub enum Error {
         /// What is wrong.
         what: Wrong,
     },
+    /// It is an address, but none of objects: nothing is read or written there.
+    Scheme {
+        /// As it was written.
+        address: Box<str>,
+    },
+    /// The object would lie within a store of ntuples, which has all objects there.
+    WithinStore {
+        /// The object's.
+        address: Box<str>,
+        /// That of the store.
+        store: Box<str>,
+    },
     /// There are no keys to sign with.
     NoKeys,
     /// The endpoint is no URL of `http` or `https`.
@@ -70,6 +82,21 @@ impl fmt::Display for Error {
                 };
                 write!(f, "\"{address}\" is no address of objects: {what}; write s3://bucket/prefix")
             }
+            Self::Scheme { address } => {
+                let scheme = address.split("://").next().unwrap_or_default();
+                write!(
+                    f,
+                    "at {scheme}:// nothing is read or written, only files of this machine and s3://bucket/path; {}",
+                    Remedy { scheme, address }
+                )
+            }
+            Self::WithinStore { address, store } => {
+                write!(f, "{address} lies within the store of ntuples {store}, which would be damaged; ")?;
+                match store.trim_start_matches("s3://").contains('/') {
+                    true => write!(f, "write it to another prefix, outside of {store}/"),
+                    false => f.write_str("root, conditions, c/ and m/ are that store's: write it elsewhere in the bucket"),
+                }
+            }
             Self::NoKeys => f.write_str(
                 "there are no keys to sign requests with; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
                  AWS_SKIP_SIGNATURE=true for a bucket that everybody may read",
@@ -88,12 +115,38 @@ impl fmt::Display for Error {
     }
 }
 
+/// What is done with what is at an address of another kind.
+struct Remedy<'a> {
+    scheme: &'a str,
+    address: &'a str,
+}
+
+impl fmt::Display for Remedy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scheme, address } = self;
+        match scheme.to_ascii_lowercase().as_str() {
+            "http" | "https" | "ftp" => write!(f, "fetch it first (curl -LO '{address}') and name the file"),
+            "root" | "roots" | "xroot" | "xroots" => {
+                write!(f, "fetch it first (xrdcp '{address}' .) and name the file")
+            }
+            "file" => f.write_str("name the file by its path alone"),
+            "s3" => f.write_str("write s3:// in small letters"),
+            _ => f.write_str("fetch it first and name the file"),
+        }
+    }
+}
+
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::Certificates { source } | Self::Start { source } => Some(&**source),
             Self::Bucket(error) => error.source(),
-            Self::Address { .. } | Self::NoKeys | Self::Endpoint { .. } | Self::NoObject { .. } => None,
+            Self::Address { .. }
+            | Self::Scheme { .. }
+            | Self::WithinStore { .. }
+            | Self::NoKeys
+            | Self::Endpoint { .. }
+            | Self::NoObject { .. } => None,
         }
     }
 }

@@ -5,6 +5,7 @@
 //!   variables that all tools of this kind know (`AWS_…`).
 //! - [`RemoteFile`] is one object as a [`Source`](dolmen_rntuple::Source), `s3://bucket/path/file.root`.
 //! - [`RemoteOutput`] is an object that is written piece by piece, and is there when it is complete.
+//! - [`stores`] finds stores of ntuples below an address.
 //!
 //! The protocol is that of the crate `object_store`; a runtime of its own, one a process and with few threads, keeps its
 //! requests going. Any thread may call, and waits. A forked child opens anew: what its parent opened fails there.
@@ -23,12 +24,14 @@ mod list;
 mod options;
 mod remote;
 mod runtime;
+mod stores;
 mod upload;
 mod uploads;
 
-pub use address::address;
+pub use address::{address, place_of};
 pub use error::{Error, Result, Wrong};
 pub use file::RemoteFile;
 pub use options::Options;
 pub use remote::Remote;
+pub use stores::{Stores, stores};
 pub use upload::RemoteOutput;

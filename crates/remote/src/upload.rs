@@ -5,6 +5,7 @@ use crate::error::{is_no_upload, not_known};
 use crate::options::Options;
 use crate::remote::Remote;
 use crate::runtime::wait;
+use crate::stores;
 use bytes::Bytes;
 use core::fmt::Write as _;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -189,13 +190,24 @@ pub struct RemoteOutput {
 }
 
 impl RemoteOutput {
-    /// Begins the object at `s3://bucket/path/file`; nothing is asked before there is a part of it.
+    /// Begins the object at `s3://bucket/path/file`. Whether it lies within a store of ntuples is asked at once, where whoever asks may read;
+    /// nothing else is before there is a part of it.
     ///
     /// # Errors
-    /// [`Error`](crate::Error).
+    /// [`Error`](crate::Error); [`Error::WithinStore`](crate::Error::WithinStore) if it does.
     pub fn open(address: &str, options: &Options) -> crate::Result<Self> {
-        let (address, key) = Address::of_object(address)?;
-        Self::create(&Arc::new(Remote::at(address, options)?), &key).map_err(crate::Error::Bucket)
+        let (Address { bucket, prefix }, key) = Address::of_object(address)?;
+        let whole = Address { bucket, prefix: String::new() };
+        let key = if prefix.is_empty() { key } else { format!("{prefix}/{key}") };
+        let remote = Arc::new(Remote::at(whole.clone(), options)?);
+        let output = Self::create(&remote, &key).map_err(crate::Error::Bucket)?;
+        match stores::above(&remote, &key).map_err(crate::Error::Bucket)? {
+            None => Ok(output),
+            Some(prefix) => {
+                let store = Address { prefix, ..whole }.written().into();
+                Err(crate::Error::WithinStore { address: address.into(), store })
+            }
+        }
     }
 
     /// Begins the object `key`; nothing is asked before there is a part of it.

@@ -323,8 +323,8 @@ impl<S: Source> Ntuple<S> {
         Ok(read)
     }
 
-    /// Reads fields as conditions are about them: as [`read`](Self::read), but of a collection how many items it has, of which nothing is
-    /// read then.
+    /// Reads fields as conditions are about them: as [`read`](Self::read), but of a collection how many items it has, and of a text how
+    /// many bytes, and nothing of these is read.
     ///
     /// # Errors
     /// Those of [`read`](Self::read).

@@ -27,7 +27,7 @@ pub(crate) fn read<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entri
     read_nodes(ntuple, nodes, entries)
 }
 
-/// Reads `fields` of `entries`; of collections how many items each has.
+/// Reads `fields` of `entries`; of collections how many items each has, of texts how many bytes.
 pub(crate) fn read_numbers<S: Source>(
     ntuple: &Ntuple<S>,
     fields: &[u32],

@@ -212,6 +212,7 @@ class Tree(_Handle[_rntuple.Tree]):
         start: int | None = None,
         stop: int | None = None,
         *,
+        filter: _rntuple._Filter | None = None,
         library: Literal["ak"] = "ak",
     ) -> "ak.Array": ...
 
@@ -222,6 +223,7 @@ class Tree(_Handle[_rntuple.Tree]):
         start: int | None = None,
         stop: int | None = None,
         *,
+        filter: _rntuple._Filter | None = None,
         library: Literal["np"],
     ) -> _rntuple._Flat: ...
 
@@ -232,6 +234,7 @@ class Tree(_Handle[_rntuple.Tree]):
         start: int | None = None,
         stop: int | None = None,
         *,
+        filter: _rntuple._Filter | None = None,
         library: Literal["pa"],
     ) -> "pa.Table": ...
 
@@ -242,6 +245,7 @@ class Tree(_Handle[_rntuple.Tree]):
         start: int | None = None,
         stop: int | None = None,
         *,
+        filter: _rntuple._Filter | None = None,
         library: str,
     ) -> Any: ...
 
@@ -250,6 +254,20 @@ class Tree(_Handle[_rntuple.Tree]):
     ) -> Any:
         """As ``dolmen.rntuple.Tree.arrays``."""
         return await _call(self.sync.arrays, branches, start, stop, **options)
+
+    async def batches(
+        self, columns: _Columns = None, start: int | None = None, stop: int | None = None, **options: Any
+    ) -> "AsyncIterator[pa.RecordBatch]":
+        """As ``dolmen.rntuple.Tree.batches``: each batch is read when it is asked for."""
+        batches = self.sync.batches(columns, start, stop, **options)
+        while (batch := await _call(next, batches, None)) is not None:
+            yield batch
+
+    async def to_parquet(
+        self, path: _Path, columns: _Columns = None, start: int | None = None, stop: int | None = None, **options: Any
+    ) -> None:
+        """As ``dolmen.rntuple.Tree.to_parquet``."""
+        await _call(self.sync.to_parquet, path, columns, start, stop, **options)
 
 
 class Store(_Handle[_rntuple.Store]):

@@ -32,8 +32,9 @@ import contextlib
 import math
 import operator
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
 
@@ -82,7 +83,7 @@ __all__ = [
 
 #: Path of a file.
 _Path = str | os.PathLike[str]
-#: Names of fields, one or several; None for all.
+#: Names of fields, or patterns of such, one or several; None for all.
 _Columns = str | Sequence[str] | None
 #: How an object store is reached.
 _Storage = Mapping[str, str] | None
@@ -90,6 +91,8 @@ _Storage = Mapping[str, str] | None
 _Fill = Mapping[str, Any] | None
 #: Arrays of numpy by the names of their fields.
 _Flat = dict[str, np.ndarray[Any, Any]]
+#: A field, or the number of a branch.
+_T = TypeVar("_T")
 #: Comparisons of fields.
 _Filter = Sequence[tuple[str, str, Any]]
 
@@ -257,11 +260,21 @@ def _wanted(value: Any, kind: type, how: str) -> None:
         raise Invalid(f"a {kind.__name__} is needed ({how}), not a {type(value).__name__}")
 
 
-def _conditions(filter: _Filter) -> list[tuple[str, str, Any]]:
+class _Comparison(NamedTuple):
+    """What has to hold of an entry: of the number that a field has, or of how long a list or a text is."""
+
+    name: str
+    op: str
+    value: Any
+    of_length: bool
+
+
+def _comparisons(filter: _Filter) -> list[_Comparison]:
     """The comparisons of a filter; raises Invalid for what is none."""
     how = "a filter is a list of comparisons (field, op, number)"
     if isinstance(filter, str) or not isinstance(filter, Sequence):
         raise Invalid(f"{how}, not a {type(filter).__name__}")
+    found = []
     for one in filter:
         if isinstance(one, str) or not isinstance(one, Sequence) or len(one) != 3:
             raise Invalid(f"{how}; {one!r} is none")
@@ -269,21 +282,66 @@ def _conditions(filter: _Filter) -> list[tuple[str, str, Any]]:
         _known(op)
         if not isinstance(value, int | float | np.number | np.bool_):
             raise Invalid(f"{how}: {name!r} is compared with {value!r}")
-    return [(name, op, value) for name, op, value in filter]
+        of_length = isinstance(name, str) and name.startswith("len(") and name.endswith(")")
+        found.append(_Comparison(name[4:-1].strip() if of_length else name, op, value, of_length))
+    return found
 
 
-def _passed(filter: _Filter, trees: Sequence[_arrays.Tree], count: int) -> np.ndarray[Any, Any]:
+def _vetted(comparisons: Sequence[_Comparison], trees: Sequence[_arrays.Tree]) -> list[tuple[str, str, Any]]:
+    """The comparisons that zones of pages can tell of; ``trees`` have the types of the fields. Raises Invalid for what a field does not have."""
+    zoned = []
+    for (name, op, value, of_length), tree in zip(comparisons, trees):
+        what = "texts" if tree[:2] == ("lists", "text") else "lists" if tree[:2] == ("lists", "items") else ""
+        if what and not of_length:
+            told = f"field {name!r} has {what}, which are not compared with a number: ('len({name})', {op!r}, {value!r})"
+            raise Invalid(f"filter: {told} is of how long each is")
+        if of_length and tree[0] == "values":
+            raise Invalid(f"filter: field {name!r} has one number for each entry, and no length: compare {name!r}")
+        if not what and tree[0] != "values":
+            raise Invalid(f"filter: field {name!r} ({_arrays.type_of(tree)}) has not one number for each entry")
+        if what != "texts":
+            zoned.append((name, op, value))
+    return zoned
+
+
+def _passed(comparisons: Sequence[_Comparison], trees: Sequence[_arrays.Tree], count: int) -> np.ndarray[Any, Any]:
     """Which of so many entries pass, by the numbers that each comparison is of, or lists, whose lengths are meant."""
     keep = np.ones(count, bool)
-    for (name, op, value), tree in zip(_conditions(filter), trees):
-        if tree[0] == "lists" and tree[1] == "items":
+    for (_name, op, value, _of_length), tree in zip(comparisons, trees):
+        if tree[0] == "lists":
             numbers = np.diff(_arrays.numpy_of(tree[2], "i8"))
-        elif tree[0] == "values":
-            numbers = _arrays.numpy_of(tree[2], tree[1])
         else:
-            raise Invalid(f"filter: field {name!r} ({_arrays.type_of(tree)}) has not one number for each entry")
+            numbers = _arrays.numpy_of(tree[2], tree[1])
         keep &= _arrays.holds(op, numbers, value)
     return keep
+
+
+def _pattern(pattern: str) -> Callable[[str], Any]:
+    """Whether a name fits a pattern, in which ``*`` stands for any characters and ``?`` for one."""
+    signs = {"*": ".*", "?": "."}
+    return re.compile("".join(signs.get(one) or re.escape(one) for one in pattern), re.DOTALL).fullmatch
+
+
+def _named_or_fitting(
+    names: _Columns, exact: Callable[[str], _T], fitting: Callable[[str], list[tuple[str, _T]]], of: str
+) -> tuple[list[_T], list[str]]:
+    """What has these names, or, of a name that nothing has, what it fits as a pattern, in its order and once."""
+    if not isinstance(names, Iterable):
+        several = "fields" if of == "field" else "branches"
+        raise Invalid(f"{names!r} names no {several}: give a name, or a list of them")
+    found: list[tuple[str, _T]] = []
+    for name in [names] if isinstance(names, str) else list(names):
+        try:
+            found.append((name, exact(name)))
+        except NotFound:
+            if not {"*", "?"} & set(name):
+                raise
+            fits = fitting(name)
+            if not fits:
+                raise NotFound(f"no {of} fits {name!r}") from None
+            there = {other for other, _ in found}
+            found.extend(one for one in fits if one[0] not in there)
+    return [one for _, one in found], [name for name, _ in found]
 
 
 def _ranges(kept: Iterable[tuple[int, int, np.ndarray[Any, Any]]]) -> list[tuple[int, int]]:
@@ -357,7 +415,137 @@ def trees(path: _Path, *, storage_options: _Storage = None) -> list[str]:
         return _trees(os.fspath(path), _storage(storage_options))
 
 
-class Tree:
+class _Entries:
+    """Entries that are read, of an ntuple or of a tree."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def _chosen(self, columns: _Columns) -> tuple[list[Field], list[str]]:
+        """Fields that are named, or that patterns fit, and how each is called."""
+        raise NotImplementedError
+
+    def _trees(self, fields: list[Field], start: int, stop: int) -> list[_arrays.Tree]:
+        """What fields have."""
+        raise NotImplementedError
+
+    def _steps(self, start: int, stop: int, step: int | None) -> list[tuple[int, int]]:
+        """Ranges of entries that are read together."""
+        raise NotImplementedError
+
+    def _kept(
+        self, filter: _Filter, start: int, stop: int
+    ) -> Iterator[tuple[int, int, np.ndarray[Any, Any]]]:
+        """Ranges of entries that can pass, and which of each do."""
+        raise NotImplementedError
+
+    def _range(self, start: int | None, stop: int | None) -> tuple[int, int]:
+        start, stop, _ = slice(start, stop).indices(len(self))
+        return start, max(start, stop)
+
+    def _read(
+        self, columns: _Columns, start: int | None, stop: int | None, filter: _Filter | None, library: str
+    ) -> Any:
+        fields, names = self._chosen(columns)
+        start, stop = self._range(start, stop)
+        if filter is not None:
+            return self._filtered(fields, names, start, stop, filter, library)
+        return _together(fields, names, self._trees(fields, start, stop), stop - start, library)
+
+    def _filtered(
+        self, fields: list[Field], names: list[str], start: int, stop: int, filter: _Filter, library: str
+    ) -> Any:
+        parts = []
+        for first, end, keep in self._kept(filter, start, stop):
+            if keep.any():
+                # What is before the first and behind the last is not read.
+                places = np.flatnonzero(keep)
+                low, high = int(places[0]), int(places[-1]) + 1
+                trees = self._trees(fields, first + low, first + high)
+                read = _together(fields, names, trees, high - low, library)
+                parts.append(_masked(read, keep[low:high], library))
+        if not parts:
+            return _together(fields, names, self._trees(fields, 0, 0), 0, library)
+        return _joined(parts, library)
+
+    def _passing(self, filter: _Filter | None, start: int | None, stop: int | None) -> list[tuple[int, int]]:
+        """Ranges of the entries that pass."""
+        start, stop = self._range(start, stop)
+        if filter is None:
+            return [(start, stop)] if start < stop else []
+        return _ranges(self._kept(filter, start, stop))
+
+    def batches(
+        self,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        step: int | None = None,
+        filter: _Filter | None = None,
+    ) -> "Iterator[pa.RecordBatch]":
+        """Record batches of Arrow, one after the other: of ``step`` entries, or of the clusters (of a tree 65536 entries); with a ``filter``,
+        as of ``arrays``, what passes of each, and none where nothing does.
+        """
+        import pyarrow as pa
+
+        fields, names = self._chosen(columns)
+        start, stop = self._range(start, stop)
+        for first, end in self._steps(start, stop, step):
+            if filter is None:
+                yield _arrow_batch(fields, names, self._trees(fields, first, end))
+                continue
+            for low, high, keep in self._kept(filter, first, end):
+                if keep.any():
+                    yield _arrow_batch(fields, names, self._trees(fields, low, high)).filter(pa.array(keep))
+
+    def arrow_schema(self, columns: _Columns = None) -> "pa.Schema":
+        """The schema of what ``batches`` gives."""
+        fields, names = self._chosen(columns)
+        return _arrow_batch(fields, names, self._trees(fields, 0, 0)).schema
+
+    def arrow_reader(
+        self,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        step: int | None = None,
+        filter: _Filter | None = None,
+    ) -> "pa.RecordBatchReader":
+        """A ``pyarrow.RecordBatchReader`` over ``batches``."""
+        import pyarrow as pa
+
+        return pa.RecordBatchReader.from_batches(
+            self.arrow_schema(columns), self.batches(columns, start, stop, step=step, filter=filter)
+        )
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.arrow_reader().__arrow_c_stream__(requested_schema)
+
+    def to_parquet(
+        self,
+        path: _Path,
+        columns: _Columns = None,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        step: int | None = None,
+        filter: _Filter | None = None,
+        **options: Any,
+    ) -> None:
+        """Writes a file of Parquet, a row group for each of ``batches``; ``options`` are those of ``pyarrow.parquet.ParquetWriter``.
+
+        The file has its name when it is whole; what was there before stays until then, and if it fails.
+        """
+        import pyarrow.parquet as pq
+
+        with _whole(path, options) as part, pq.ParquetWriter(part, self.arrow_schema(columns), **options) as writer:
+            for batch in self.batches(columns, start, stop, step=step, filter=filter):
+                writer.write_batch(batch)
+
+
+class Tree(_Entries):
     """A tree (TTree) of a file of ROOT, here or at ``s3://bucket/path/file``, that is open for reading: ``len(tree)`` entries of ``tree.branches``, by their paths, the type of
     each as a field of an ntuple would have it. ``tree.refused`` has those that are not read, and why.
     """
@@ -406,14 +594,7 @@ class Tree:
     ) -> list[_arrays.Tree]:
         """What branches have, as the extension module gives it; ``arrays`` makes arrays of it."""
         start, stop, _ = slice(start, stop).indices(len(self))
-        numbers = []
-        for name in branches:
-            if not isinstance(name, str):
-                raise Invalid(f"{name!r} is no path of a branch")
-            if name not in self._numbers:
-                raise NotFound(f"there is no branch {name!r}")
-            numbers.append(self._numbers[name])
-        return self._tree.read(numbers, start, max(start, stop))
+        return self._tree.read([self._number(name) for name in branches], start, max(start, stop))
 
     @overload
     def arrays(
@@ -422,6 +603,7 @@ class Tree:
         start: int | None = None,
         stop: int | None = None,
         *,
+        filter: _Filter | None = None,
         library: Literal["ak"] = "ak",
     ) -> "ak.Array": ...
 
@@ -432,6 +614,7 @@ class Tree:
         start: int | None = None,
         stop: int | None = None,
         *,
+        filter: _Filter | None = None,
         library: Literal["np"],
     ) -> _Flat: ...
 
@@ -442,6 +625,7 @@ class Tree:
         start: int | None = None,
         stop: int | None = None,
         *,
+        filter: _Filter | None = None,
         library: Literal["pa"],
     ) -> "pa.Table": ...
 
@@ -452,6 +636,7 @@ class Tree:
         start: int | None = None,
         stop: int | None = None,
         *,
+        filter: _Filter | None = None,
         library: str,
     ) -> Any: ...
 
@@ -461,20 +646,42 @@ class Tree:
         start: int | None = None,
         stop: int | None = None,
         *,
+        filter: _Filter | None = None,
         library: str = "ak",
     ) -> Any:
-        """Reads branches of a range of entries, as ``Ntuple.arrays`` does; None for all at the top that are not refused.
+        """Reads branches of a range of entries, as ``Ntuple.arrays`` does; None for all at the top that are not refused. A pattern
+        (``"Muon_*"``) is of paths at the top, or, where it fits none, of all.
 
         Raises Invalid, which names the branch and its class, for one that is refused.
         """
-        if branches is None:
-            branches = [name for name in self._tops if name not in self.refused]
-        branches = [branches] if isinstance(branches, str) else list(branches)
-        start, stop, _ = slice(start, stop).indices(len(self))
-        stop = max(start, stop)
-        trees = self.trees(branches, start, stop)
-        fields = [_arrays.field_like(tree, name) for name, tree in zip(branches, trees)]
-        return _together(fields, branches, trees, stop - start, library)
+        return self._read(branches, start, stop, filter, library)
+
+    def _number(self, name: str) -> int:
+        if not isinstance(name, str):
+            raise Invalid(f"{name!r} is no path of a branch")
+        if name not in self._numbers:
+            raise NotFound(f"there is no branch {name!r}")
+        return self._numbers[name]
+
+    def _fitting(self, pattern: str) -> list[tuple[str, int]]:
+        fits = _pattern(pattern)
+        there = [name for name in self.branches if fits(name)]
+        tops = [name for name in self._tops if name in set(there)]
+        return [(name, self._numbers[name]) for name in tops or there]
+
+    def _chosen(self, columns: _Columns) -> tuple[list[Field], list[str]]:
+        if columns is None:
+            columns = [name for name in self._tops if name not in self.refused]
+        numbers, names = _named_or_fitting(columns, self._number, self._fitting, "branch")
+        fields = []
+        for number, name, tree in zip(numbers, names, self._tree.read(numbers, 0, 0)):
+            field = _arrays.field_like(tree, name)
+            field.number = number
+            fields.append(field)
+        return fields, names
+
+    def _trees(self, fields: list[Field], start: int, stop: int) -> list[_arrays.Tree]:
+        return self._tree.read([field.number for field in fields], start, stop)
 
     def __getitem__(self, name: str) -> Any:
         """All values of a branch: a numpy array if it is flat, an awkward array else."""
@@ -488,17 +695,18 @@ class Tree:
 
             return ak.Array(_arrays.to_awkward(field, tree))
 
+    def _steps(self, start: int, stop: int, step: int | None) -> list[tuple[int, int]]:
+        step = _LOOKED_ENTRIES if step is None else _count("step", step, 1, _U64)
+        return [(first, min(first + step, stop)) for first in range(start, stop, step)]
 
-    def _passing(self, filter: _Filter | None, start: int | None, stop: int | None) -> list[tuple[int, int]]:
-        """Ranges of the entries that pass."""
-        start, stop, _ = slice(start, stop).indices(len(self))
-        if filter is None:
-            return [(start, stop)] if start < stop else []
-        names = [name for name, _, _ in _conditions(filter)]
-        steps = [(first, min(first + _LOOKED_ENTRIES, stop)) for first in range(start, stop, _LOOKED_ENTRIES)]
-        return _ranges(
-            (first, end, _passed(filter, self.trees(names, first, end), end - first)) for first, end in steps
-        )
+    def _kept(
+        self, filter: _Filter, start: int, stop: int
+    ) -> Iterator[tuple[int, int, np.ndarray[Any, Any]]]:
+        comparisons = _comparisons(filter)
+        names = [comparison.name for comparison in comparisons]
+        _vetted(comparisons, self.trees(names, 0, 0))
+        for first, end in self._steps(start, stop, None):
+            yield first, end, _passed(comparisons, self.trees(names, first, end), end - first)
 
 
 class Medium:
@@ -571,7 +779,7 @@ class Estimate:
         )
 
 
-class Ntuple:
+class Ntuple(_Entries):
     """An ntuple that is open for reading, of one version: ``len(ntuple)`` entries of ``ntuple.fields``."""
 
     def __init__(self, reader: NtupleReader) -> None:
@@ -631,14 +839,17 @@ class Ntuple:
     def _chosen(self, columns: _Columns) -> tuple[list[Field], list[str]]:
         if columns is None:
             return list(self.fields.values()), list(self.fields)
-        if not isinstance(columns, Iterable):
-            raise Invalid(f"{columns!r} names no fields: give a name, or a list of them")
-        columns = [columns] if isinstance(columns, str) else list(columns)
-        return [self.field(name) for name in columns], columns
+        return _named_or_fitting(columns, self.field, self._fitting, "field")
 
-    def _range(self, start: int | None, stop: int | None) -> tuple[int, int]:
-        start, stop, _ = slice(start, stop).indices(len(self))
-        return start, max(start, stop)
+    def _fitting(self, pattern: str) -> list[tuple[str, Field]]:
+        """Fields that a pattern fits, each part between dots a name."""
+        first, *rest = pattern.split(".")
+        fits = _pattern(first)
+        found = [(name, field) for name, field in self.fields.items() if fits(name)]
+        for part in rest:
+            fits = _pattern(part)
+            found = [(f"{path}.{child.name}", child) for path, field in found for child in field.children if fits(child.name)]
+        return found
 
     def _trees(self, fields: list[Field], start: int, stop: int) -> list[_arrays.Tree]:
         return self._reader.read([field.number for field in fields], start, stop)
@@ -711,89 +922,43 @@ class Ntuple:
         """Reads fields of a range of entries.
 
         columns
-            Names of fields, with dots for subfields; None for all at the top.
+            Names of fields, with dots for subfields, or patterns of such (``"Muon_*"``): ``*`` stands for any characters, ``?`` for one. None
+            for all at the top.
         start, stop
             The range of entries, as in slices.
         filter
-            Comparisons ``(field, op, value)``, all of which have to hold, of numbers, or of how long lists are; ``op`` is one of
-            ``< <= > >= == !=``. Numbers are compared as they are: ``0.1`` is no float of 32 bits.
+            Comparisons ``(field, op, value)``, all of which have to hold, of numbers, or of how long lists and texts (in bytes) are:
+            ``("len(muon_pt)", ">=", 2)``; ``op`` is one of ``< <= > >= == !=``. Numbers are compared as they are: ``0.1`` is no float of 32 bits.
         library
-            ``"np"``: a dict of numpy arrays, of flat fields; ``"ak"``: an awkward array of records; ``"pa"``: a table of Arrow.
+            ``"np"``: a dict of numpy arrays; of lists and texts arrays of objects, which are arrays (in these, too, of lists in lists) and
+            ``str``; records and values that may be missing are refused (Invalid). ``"ak"``: an awkward array of records; ``"pa"``: a table of
+            Arrow.
 
         Memory is what is read; pages that are stored plainly are read to where they stay. Raises NotFound, Corrupt.
         """
-        fields, names = self._chosen(columns)
-        start, stop = self._range(start, stop)
-        if filter is not None:
-            return self._filtered(fields, names, start, stop, filter, library)
-        return _together(fields, names, self._trees(fields, start, stop), stop - start, library)
-
-    def _filtered(
-        self, fields: list[Field], names: list[str], start: int, stop: int, filter: _Filter, library: str
-    ) -> Any:
-        parts = []
-        for first, end, keep in self._kept(filter, start, stop):
-            if keep.any():
-                # What is before the first and behind the last is not read.
-                places = np.flatnonzero(keep)
-                low, high = int(places[0]), int(places[-1]) + 1
-                trees = self._trees(fields, first + low, first + high)
-                read = _together(fields, names, trees, high - low, library)
-                parts.append(_masked(read, keep[low:high], library))
-        if not parts:
-            return _together(fields, names, self._trees(fields, 0, 0), 0, library)
-        return _joined(parts, library)
+        return self._read(columns, start, stop, filter, library)
 
     def _kept(
         self, filter: _Filter, start: int, stop: int
     ) -> Iterator[tuple[int, int, np.ndarray[Any, Any]]]:
-        """Ranges of entries that can pass, and which of each do."""
-        fields = [self.field(name) for name, _, _ in _conditions(filter)]
-        for first, end in self._possible(filter, start, stop):
-            # Of lists how long they are, and nothing of what they have.
+        comparisons = _comparisons(filter)
+        fields = [self.field(comparison.name) for comparison in comparisons]
+        zoned = _vetted(comparisons, self._trees(fields, 0, 0))
+        for first, end in self._possible(zoned, start, stop):
+            # Of lists and texts how long they are, and nothing of what they have.
             trees = [tree for field in fields for tree in self._reader.read_numbers([field.number], first, end)]
-            yield first, end, _passed(filter, trees, end - first)
+            yield first, end, _passed(comparisons, trees, end - first)
 
-    def _possible(self, filter: _Filter, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    def _possible(
+        self, conditions: list[tuple[str, str, Any]], start: int, stop: int
+    ) -> Iterator[tuple[int, int]]:
         """Ranges of entries that can pass, none over the end of a cluster."""
-        conditions = [(name, op, value) for name, op, value in filter]
         ranges = self._reader.prune(conditions, start, stop)
         clusters = self.clusters
         for low, high in ranges:
             for first, end in clusters:
                 if first < high and end > low:
                     yield max(first, low), min(end, high)
-
-    def batches(
-        self,
-        columns: _Columns = None,
-        start: int | None = None,
-        stop: int | None = None,
-        *,
-        step: int | None = None,
-        filter: _Filter | None = None,
-    ) -> "Iterator[pa.RecordBatch]":
-        """Record batches of Arrow, one after the other: of ``step`` entries, or of the clusters; with a ``filter``, as of ``arrays``, what passes of
-        each, and none where nothing does.
-        """
-        import pyarrow as pa
-
-        fields, names = self._chosen(columns)
-        start, stop = self._range(start, stop)
-        for first, end in self._steps(start, stop, step):
-            if filter is None:
-                yield _arrow_batch(fields, names, self._trees(fields, first, end))
-                continue
-            for low, high, keep in self._kept(filter, first, end):
-                if keep.any():
-                    yield _arrow_batch(fields, names, self._trees(fields, low, high)).filter(pa.array(keep))
-
-    def _passing(self, filter: _Filter | None, start: int | None, stop: int | None) -> list[tuple[int, int]]:
-        """Ranges of the entries that pass."""
-        start, stop = self._range(start, stop)
-        if filter is None:
-            return [(start, stop)] if start < stop else []
-        return _ranges(self._kept(filter, start, stop))
 
     def record(self) -> None:
         """Records from now on which fields are read together, by whatever of its methods: ``trace`` tells it."""
@@ -819,51 +984,6 @@ class Ntuple:
             step = _count("step", step, 1, _U64)
             return [(first, min(first + step, stop)) for first in range(start, stop, step)]
         return [(max(first, start), min(end, stop)) for first, end in self.clusters if first < stop and end > start]
-
-    def arrow_schema(self, columns: _Columns = None) -> "pa.Schema":
-        """The schema of what ``batches`` gives."""
-        fields, names = self._chosen(columns)
-        return _arrow_batch(fields, names, self._trees(fields, 0, 0)).schema
-
-    def arrow_reader(
-        self,
-        columns: _Columns = None,
-        start: int | None = None,
-        stop: int | None = None,
-        *,
-        step: int | None = None,
-        filter: _Filter | None = None,
-    ) -> "pa.RecordBatchReader":
-        """A ``pyarrow.RecordBatchReader`` over ``batches``."""
-        import pyarrow as pa
-
-        return pa.RecordBatchReader.from_batches(
-            self.arrow_schema(columns), self.batches(columns, start, stop, step=step, filter=filter)
-        )
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self.arrow_reader().__arrow_c_stream__(requested_schema)
-
-    def to_parquet(
-        self,
-        path: _Path,
-        columns: _Columns = None,
-        start: int | None = None,
-        stop: int | None = None,
-        *,
-        step: int | None = None,
-        filter: _Filter | None = None,
-        **options: Any,
-    ) -> None:
-        """Writes a file of Parquet, a row group for each of ``batches``; ``options`` are those of ``pyarrow.parquet.ParquetWriter``.
-
-        The file has its name when it is whole; what was there before stays until then, and if it fails.
-        """
-        import pyarrow.parquet as pq
-
-        with _whole(path, options) as part, pq.ParquetWriter(part, self.arrow_schema(columns), **options) as writer:
-            for batch in self.batches(columns, start, stop, step=step, filter=filter):
-                writer.write_batch(batch)
 
     def estimate(
         self,
@@ -953,7 +1073,7 @@ def _together(
     fields: list[Field], names: Sequence[str], trees: Sequence[_arrays.Tree], count: int, library: str
 ) -> Any:
     if library == "np":
-        return {name: _arrays.to_numpy(field, tree) for name, field, tree in zip(names, fields, trees)}
+        return {name: _arrays.to_objects(field, tree) for name, field, tree in zip(names, fields, trees)}
     if library == "ak":
         import awkward as ak
 
@@ -1339,11 +1459,13 @@ class Store:
         """Makes an ntuple of some fields and entries of another one, wherever that is; ``filter`` as for ``Ntuple.arrays``.
 
         Clusters all of whose entries are wanted are taken as they are, without being decompressed; others are written anew with
-        ``compression``. ``columns`` are fields at the top. Raises Exists.
+        ``compression``. ``columns`` are fields at the top, or patterns (``"Muon_*"``). Raises Exists.
 
         Of a ``Tree`` (TTree) they are paths of branches, as are the names of the filter, and all is written as by ``import_tree``.
         """
-        names = [columns] if isinstance(columns, str) else list(columns or ())
+        if not isinstance(source, Tree):
+            _wanted(source, Ntuple, "what open gives, of a file or of a Stored, or a Tree")
+        names = [] if columns is None else source._chosen(columns)[1]
         if isinstance(source, Tree):
             stored = self._store.skim_tree(
                 source._tree,
@@ -1354,7 +1476,6 @@ class Store:
                 **_stored(group_bytes, keep, object_class),
             )
             return Stored(stored)
-        _wanted(source, Ntuple, "what open gives, of a file or of a Stored, or a Tree")
         made, _passed, _written = self._store.skim(
             source._reader,
             name,

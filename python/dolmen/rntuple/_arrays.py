@@ -136,6 +136,41 @@ def to_numpy(field: Field, tree: Tree) -> np.ndarray[Any, Any]:
     raise _invalid(f"field {field.name!r} ({what}) is not flat: ask for library='ak' or 'pa'")
 
 
+def to_objects(field: Field, tree: Tree, top: Field | None = None) -> np.ndarray[Any, Any]:
+    """A numpy array of a field: of lists and texts one of objects, which are numpy arrays (of lists in lists again of such) and ``str``.
+
+    Raises Invalid, which names ``top``, the field that this one is in, for what has no such.
+    """
+    top, field = top or field, field.inner()
+    if tree[0] == "repeated" and field.children:
+        content = to_objects(field.children[0], tree[3], top)
+        return content.reshape((tree[2], tree[1]) + content.shape[1:])
+    if tree[0] != "lists":
+        if tree[0] in ("record", "variant"):
+            raise _no_objects(top, "its members by their names ('field.member'), or " if top.inner() is field and tree[0] == "record" else "")
+        return to_numpy(field, tree)
+    offsets = numpy_of(tree[2], "i8")
+    objects = np.empty(len(offsets) - 1, object)
+    edges = zip(offsets[:-1].tolist(), offsets[1:].tolist())
+    if tree[1] != "items":
+        memory = memoryview(tree[3][2]).cast("B")
+        parts = [bytes(memory[start:end]) for start, end in edges]
+        # What is no text is shown as such.
+        objects[:] = parts if tree[1] != "text" else [part.decode("utf-8", "surrogateescape") for part in parts]
+        return objects
+    item = _item(field)
+    if item is None or field.is_optional:
+        raise _no_objects(top, "")
+    content = to_objects(item, tree[3], top)
+    for at, (start, end) in enumerate(edges):
+        objects[at] = content[start:end]
+    return objects
+
+
+def _no_objects(field: Field, other: str) -> Invalid:
+    return _invalid(f"field {field.name!r} ({field.type or field.role}) is no array of numpy: ask for {other}library='ak' or 'pa'")
+
+
 def to_awkward(field: Field, tree: Tree) -> Any:
     """The layout of an awkward array."""
     import awkward as ak

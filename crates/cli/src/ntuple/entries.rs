@@ -1,18 +1,18 @@
 //! Entries of an ntuple or a tree, read and printed.
 
-use super::filter::{condition, passing, steps};
+use super::filter::{Filter, filter, known, passing, steps};
 use super::rows;
 use super::source::{Any, Source, each};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{self, Answer, Reader};
 use clap::{Args, ValueEnum};
 use dolmen_rntuple::estimate::usage;
-use dolmen_rntuple::store::Condition;
 use dolmen_rntuple::{Array, Entries};
-use serde_json::{Value, json};
 
 /// Bytes in memory that are read at once, about.
 const STEP_BYTES: u64 = 64 << 20;
+/// Bytes of text that are printed at once, at least, while there is more.
+const PRINTED_BYTES: usize = 1 << 20;
 /// Entries of a tree that are read at once; of an ntuple at most.
 const STEP_ENTRIES: u64 = 1 << 16;
 
@@ -22,15 +22,34 @@ pub(crate) struct Read {
     source: Source,
     #[command(flatten)]
     form: Form,
+    #[command(flatten)]
+    part: Part,
+}
+
+/// Which entries are wanted.
+#[derive(Args, Debug)]
+pub(super) struct Part {
     /// The first entry
     #[arg(long, value_name = "ENTRY", default_value_t = 0)]
     first: u64,
     /// How many entries from there are looked at; all if not given
     #[arg(long, value_name = "COUNT")]
     count: Option<u64>,
-    /// Only entries for which this holds, such as 'met > 20', of a number or of how long a list is; of several all have to hold
-    #[arg(long = "filter", value_name = "CONDITION", value_parser = condition)]
-    filters: Vec<Condition>,
+    /// Only entries for which this holds: 'met > 20' of a number, 'len(hits) >= 2' of how long a list or a text is; of several all have to hold
+    #[arg(long = "filter", value_name = "CONDITION", value_parser = filter)]
+    pub(super) filters: Vec<Filter>,
+}
+
+impl Part {
+    /// The range, of so many entries.
+    pub(super) fn range(&self, all: u64) -> Outcome<Entries> {
+        let Self { first, count, .. } = *self;
+        if first > all {
+            let why = format!("there are {}", output::count(all, "entry", "entries"));
+            return Err(Failure::new(Exit::Usage, why));
+        }
+        Ok(Entries { first, end: count.map_or(all, |count| first.saturating_add(count).min(all)) })
+    }
 }
 
 #[derive(Args, Debug)]
@@ -47,7 +66,8 @@ pub(crate) struct Head {
 /// What of an entry is printed, and how.
 #[derive(Args, Debug)]
 pub(crate) struct Form {
-    /// Fields, with dots between field and subfield, or branches of a tree; all that can be read if none are named
+    /// Fields, with dots between field and subfield, or branches of a tree, or patterns such as 'Muon_*' (* any characters, ? one); all that can
+    /// be read if none are named
     #[arg(long = "field", short, value_name = "FIELD")]
     fields: Vec<String>,
     /// How entries are printed
@@ -85,26 +105,6 @@ impl Any {
         }
     }
 
-    /// Names and numbers of these fields; of all at the top that can be read if none are named.
-    pub(super) fn fields(&self, names: &[String]) -> dolmen_rntuple::Result<Vec<(String, usize)>> {
-        if !names.is_empty() {
-            return names.iter().map(|name| Ok((name.clone(), self.field(name)?))).collect();
-        }
-        Ok(match self {
-            Self::Ntuple(opened) => each!(&**opened, ntuple => {
-                let fields = &ntuple.header().schema.fields;
-                let named = |number: u32| (fields[number as usize].name.to_string(), number as usize);
-                ntuple.top_fields().map(named).collect()
-            }),
-            Self::Tree(tree) => {
-                let branches = tree.branches();
-                let is_read = |number: &usize| branches[*number].type_of().is_ok();
-                let named = |number: usize| (branches[number].name.to_string(), number);
-                tree.top_branches().filter(is_read).map(named).collect()
-            }
-        })
-    }
-
     pub(super) fn read(&self, fields: &[usize], entries: Entries) -> dolmen_rntuple::Result<Vec<Array>> {
         match self {
             Self::Ntuple(opened) => each!(&**opened, ntuple => ntuple.read(&numbers(fields), entries)),
@@ -112,7 +112,7 @@ impl Any {
         }
     }
 
-    /// As [`read`](Self::read), as conditions are about them: of lists of an ntuple how long each is.
+    /// As [`read`](Self::read), as conditions are about them: of lists and texts of an ntuple how long each is.
     pub(super) fn read_numbers(
         &self,
         fields: &[usize],
@@ -137,80 +137,141 @@ impl Any {
 }
 
 pub(crate) fn read(args: &Read, as_json: bool) -> Outcome<Answer> {
-    print(&args.source, &args.form, (args.first, args.count), &args.filters, as_json)
+    let doing = || format!("read {}", args.source.shown());
+    let any = args.source.open_any()?;
+    let entries = args.part.range(any.entry_count()).doing(doing)?;
+    print(&any, &args.form, (entries, &args.part.filters), as_json, doing)
 }
 
 pub(crate) fn head(args: &Head, as_json: bool) -> Outcome<Answer> {
     let any = args.source.open_any()?;
-    let count = args.count.min(any.entry_count());
-    print_of(&any, &args.form, Entries { first: 0, end: count }, &[], as_json)
-        .doing(|| format!("read {}", args.source.shown()))
+    let entries = Entries { first: 0, end: args.count.min(any.entry_count()) };
+    print(&any, &args.form, (entries, &[]), as_json, || format!("read {}", args.source.shown()))
 }
 
+/// How what is printed goes on.
+struct Sheet {
+    names: Vec<String>,
+    format: Format,
+    /// Entries are those of one document of JSON, as all commands print.
+    is_document: bool,
+    /// What is to be printed next.
+    out: String,
+    /// Whether something was printed.
+    is_begun: bool,
+    count: u64,
+}
+
+/// Prints entries as they are read: also of a document of JSON, of which the end says so if something failed in the midst of it.
 fn print(
-    source: &Source,
-    form: &Form,
-    (first, count): (u64, Option<u64>),
-    filters: &[Condition],
-    as_json: bool,
-) -> Outcome<Answer> {
-    let any = source.open_any()?;
-    let all = any.entry_count();
-    let doing = || format!("read {}", source.shown());
-    if first > all {
-        let why = format!("there are {}", output::count(all, "entry", "entries"));
-        return Err(Failure::new(Exit::Usage, why)).doing(doing);
-    }
-    let end = count.map_or(all, |count| first.saturating_add(count).min(all));
-    print_of(&any, form, Entries { first, end }, filters, as_json).doing(doing)
-}
-
-/// Prints entries as they are read, or, as JSON, all of them in one document.
-fn print_of(
     any: &Any,
     form: &Form,
-    entries: Entries,
-    filters: &[Condition],
-    as_json: bool,
+    (entries, filters): (Entries, &[Filter]),
+    is_document: bool,
+    doing: impl Fn() -> String,
 ) -> Outcome<Answer> {
-    let (names, numbers): (Vec<String>, Vec<usize>) = any.fields(&form.fields)?.into_iter().unzip();
-    let step = any.step(&numbers)?;
-    let mut all: Vec<Value> = Vec::new();
-    let mut out = String::new();
-    if form.format == Format::Csv && !as_json {
-        for (nth, name) in names.iter().enumerate() {
-            out.push_str(if nth == 0 { "" } else { "," });
-            rows::cell(name, &mut out);
-        }
-        out.push('\n');
+    let (names, numbers): (Vec<String>, Vec<usize>) =
+        any.fields(&form.fields).doing(&doing)?.into_iter().unzip();
+    let mut sheet =
+        Sheet { names, format: form.format, is_document, out: String::new(), is_begun: false, count: 0 };
+    if is_document {
+        super::heard();
     }
-    // What is found is printed before more is looked for.
-    for looked in steps(entries, step) {
-        let parts = passing(any, filters, looked, step, |_| Ok(()))?;
-        let (Some(Entries { first, .. }), Some(Entries { end, .. })) = (parts.first(), parts.last()) else {
-            continue;
-        };
-        let arrays = any.read(&numbers, Entries { first: *first, end: *end })?;
-        for entry in parts.iter().flat_map(|part| part.first..part.end) {
-            let nth = usize::try_from(entry - first).expect("it is in memory");
-            match form.format {
-                Format::Csv if !as_json => rows::csv(&arrays, nth, &mut out),
-                _ => {
-                    rows::object(names.iter().map(|name| &**name).zip(&arrays), nth, &mut out);
-                    out.push('\n');
-                }
-            }
-            if as_json {
-                all.push(serde_json::from_str(&out).expect("an object of JSON"));
-                out.clear();
-            }
+    sheet.begin(entries);
+    let (rest, exit) = match sheet.put_all(any, &numbers, (entries, filters)).doing(&doing) {
+        Err(failure) if is_document && sheet.is_begun => {
+            let told = failure.to_json();
+            (
+                format!(
+                    "\"error\": {}, \"detail\": {}, \"status\": {}",
+                    told["error"], told["detail"], told["status"]
+                ),
+                failure.exit,
+            )
         }
-        if output::offer(out.as_bytes())? == Reader::Gone {
-            break;
+        done => {
+            done?;
+            ("\"error\": null,\n  \"status\": 0".to_owned(), Exit::Done)
         }
-        out.clear();
+    };
+    if is_document {
+        let end = if sheet.count == 0 { "" } else { "\n    " };
+        sheet.out.push_str(&format!("{end}]\n  }},\n  {rest}\n}}\n"));
     }
     // The names, if there are no entries.
-    output::print(out.as_bytes())?;
-    Ok(Answer::new(String::new(), json!({ "first": entries.first, "end": entries.end, "entries": all })))
+    output::print(sheet.out.as_bytes())?;
+    Ok(Answer::printed(exit))
+}
+
+impl Sheet {
+    /// What stands before the entries.
+    fn begin(&mut self, Entries { first, end }: Entries) {
+        if self.is_document {
+            self.out = format!(
+                "{{\n  \"response\": {{\n    \"first\": {first},\n    \"end\": {end},\n    \"entries\": ["
+            );
+        } else if self.format == Format::Csv {
+            for (nth, name) in self.names.iter().enumerate() {
+                self.out.push_str(if nth == 0 { "" } else { "," });
+                rows::cell(name, &mut self.out);
+            }
+            self.out.push('\n');
+        }
+    }
+
+    /// Prints what passes, step by step, until nobody reads on.
+    fn put_all(
+        &mut self,
+        any: &Any,
+        numbers: &[usize],
+        (entries, filters): (Entries, &[Filter]),
+    ) -> Outcome<()> {
+        let step = any.step(numbers)?;
+        let known = known(any, filters)?;
+        // What is found is printed before more is looked for.
+        for looked in steps(entries, step) {
+            let parts = passing(any, &known, looked, step, |_| Ok(()))?;
+            let (Some(Entries { first, .. }), Some(Entries { end, .. })) = (parts.first(), parts.last())
+            else {
+                continue;
+            };
+            let arrays = any.read(numbers, Entries { first: *first, end: *end })?;
+            for entry in parts.iter().flat_map(|part| part.first..part.end) {
+                self.put(&arrays, usize::try_from(entry - first).expect("it is in memory"));
+                if self.out.len() >= PRINTED_BYTES && self.print()? == Reader::Gone {
+                    return Ok(());
+                }
+            }
+            if self.print()? == Reader::Gone {
+                return Ok(());
+            }
+            if self.is_document && crate::interrupt::is_asked() {
+                return Err(dolmen_rntuple::Error::Stopped.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an entry.
+    fn put(&mut self, arrays: &[Array], nth: usize) {
+        if self.is_document {
+            self.out.push_str(if self.count == 0 { "\n      " } else { ",\n      " });
+        }
+        self.count += 1;
+        if self.format == Format::Csv && !self.is_document {
+            rows::csv(arrays, nth, &mut self.out);
+            return;
+        }
+        rows::object(self.names.iter().map(|name| &**name).zip(arrays), nth, &mut self.out);
+        if !self.is_document {
+            self.out.push('\n');
+        }
+    }
+
+    fn print(&mut self) -> Outcome<Reader> {
+        let reader = output::offer(self.out.as_bytes())?;
+        self.out.clear();
+        self.is_begun = true;
+        Ok(reader)
+    }
 }

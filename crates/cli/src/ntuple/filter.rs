@@ -1,9 +1,9 @@
-//! Which entries are wanted: conditions on fields, in words.
+//! Which entries are wanted: filters by fields, in words.
 
 use super::source::{Any, Opened};
 use crate::failure::{Exit, Failure, Outcome};
 use dolmen_rntuple::store::{Compare, Condition, Number};
-use dolmen_rntuple::{Array, Entries, Error, Values};
+use dolmen_rntuple::{Array, Entries, Error, Lists, Values};
 
 /// How values are compared, in words; longer ones first.
 const COMPARES: [(&str, Compare); 7] = [
@@ -16,17 +16,77 @@ const COMPARES: [(&str, Compare); 7] = [
     ("=", Compare::Equal),
 ];
 
-/// A condition such as `met > 20`.
-pub(super) fn condition(text: &str) -> Result<Condition, String> {
-    let wrong = || "give a field, one of < <= == != >= >, and a number, as in 'met > 20'".to_owned();
+/// What has to hold of an entry: of the number that a field has, or of how long a list or a text is.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Filter {
+    condition: Condition,
+    is_of_length: bool,
+}
+
+/// Filters of fields that there are.
+pub(super) struct Known<'a> {
+    filters: &'a [Filter],
+    /// The number of the field of each.
+    pub(super) fields: Vec<usize>,
+    /// Those that zones of pages can tell of.
+    of_zones: Vec<Condition>,
+}
+
+/// A filter such as `met > 20` or `len(hits) >= 2`.
+pub(super) fn filter(text: &str) -> Result<Filter, String> {
+    let wrong = || {
+        "give a field, one of < <= == != >= >, and a number, as in 'met > 20', or 'len(hits) >= 2' of a list"
+            .to_owned()
+    };
     let at = text.find(['<', '>', '=', '!']).ok_or_else(wrong)?;
     let (field, rest) = (text[..at].trim(), &text[at..]);
     let (word, compare) = COMPARES.iter().find(|(word, _)| rest.starts_with(word)).ok_or_else(wrong)?;
     let number = number(rest[word.len()..].trim()).ok_or_else(wrong)?;
+    let of_length = field.strip_prefix("len(").and_then(|field| field.strip_suffix(')'));
+    let (field, is_of_length) = (of_length.unwrap_or(field).trim(), of_length.is_some());
     if field.is_empty() {
         return Err(wrong());
     }
-    Ok(Condition { field: field.into(), compare: *compare, number })
+    Ok(Filter { condition: Condition { field: field.into(), compare: *compare, number }, is_of_length })
+}
+
+/// Looks at the fields of filters, of which nothing is read.
+pub(super) fn known<'a>(any: &Any, filters: &'a [Filter]) -> Outcome<Known<'a>> {
+    let fields = filters.iter().map(|filter| any.field(&filter.condition.field));
+    let fields = fields.collect::<dolmen_rntuple::Result<Vec<_>>>()?;
+    let none = any.read(&fields, Entries { first: 0, end: 0 })?;
+    let mut of_zones = Vec::new();
+    for (filter, array) in filters.iter().zip(&none) {
+        vet(filter, array)?;
+        if !matches!(array, Array::Lists { of: Lists::Text, .. }) {
+            of_zones.push(filter.condition.clone());
+        }
+    }
+    Ok(Known { filters, fields, of_zones })
+}
+
+/// Refuses a filter of what a field does not have.
+fn vet(Filter { condition, is_of_length }: &Filter, array: &Array) -> Outcome<()> {
+    let field = &condition.field;
+    let (why, hint) = match (array, is_of_length) {
+        (Array::Values(_), false) | (Array::Lists { of: Lists::Items | Lists::Text, .. }, true) => {
+            return Ok(());
+        }
+        (Array::Lists { of: of @ (Lists::Items | Lists::Text), .. }, false) => {
+            let what = if *of == Lists::Text { "texts" } else { "lists" };
+            let why = format!("field \"{field}\" has {what}, which are not compared with a number");
+            (why, format!("len({field}) is how long each is, as in 'len({field}) > 2'"))
+        }
+        (Array::Values(_), true) => {
+            let why = format!("field \"{field}\" has one number for each entry, and no length");
+            (why, format!("compare the number, as in '{field} > 2'"))
+        }
+        _ => {
+            let why = Error::NotFlat { name: field.clone() }.to_string();
+            (why, "filters are of numbers, and of how long lists and texts are (len)".to_owned())
+        }
+    };
+    Err(Failure::new(Exit::Usage, why).hint(hint))
 }
 
 /// A number as what it is: whole ones are not rounded.
@@ -41,33 +101,31 @@ pub(super) fn number(text: &str) -> Option<Number> {
     whole().or_else(signed).or_else(float)
 }
 
-/// Entries of a range that satisfy all conditions, as ranges; `progress` is told of entries that were looked at.
+/// Entries of a range that pass all filters, as ranges; `progress` is told of entries that were looked at.
 pub(super) fn passing(
     any: &Any,
-    conditions: &[Condition],
+    Known { filters, fields, of_zones }: &Known<'_>,
     entries: Entries,
     step: u64,
     mut progress: impl FnMut(u64) -> dolmen_rntuple::Result<()>,
 ) -> Outcome<Vec<Entries>> {
-    if conditions.is_empty() {
+    if filters.is_empty() {
         return Ok(vec![entries]);
     }
-    let fields = conditions.iter().map(|condition| any.field(&condition.field));
-    let fields = fields.collect::<dolmen_rntuple::Result<Vec<_>>>()?;
     let possible = match any {
         Any::Ntuple(opened) => match &**opened {
-            Opened::Stored(ntuple, _) => ntuple.prune(conditions, entries)?,
+            Opened::Stored(ntuple, _) => ntuple.prune(of_zones, entries)?,
             Opened::File(_) => vec![entries],
         },
         Any::Tree(_) => vec![entries],
     };
     let mut found: Vec<Entries> = Vec::new();
     for part in possible.into_iter().flat_map(|range| steps(range, step)) {
-        let arrays = any.read_numbers(&fields, part)?;
+        let arrays = any.read_numbers(fields, part)?;
         for (nth, entry) in (part.first..part.end).enumerate() {
             let mut holds = true;
-            for (condition, array) in conditions.iter().zip(&arrays) {
-                holds = holds && condition.compare.holds(value(condition, array, nth)?, condition.number);
+            for (Filter { condition, .. }, array) in filters.iter().zip(&arrays) {
+                holds = holds && condition.compare.holds(value(array, nth), condition.number);
             }
             match found.last_mut().filter(|last| last.end == entry) {
                 _ if !holds => {}
@@ -90,9 +148,12 @@ pub(super) fn steps(range: Entries, step: u64) -> impl Iterator<Item = Entries> 
     })
 }
 
-/// The number that a condition is of: a value, or how many there are.
-fn value(condition: &Condition, array: &Array, at: usize) -> Outcome<Number> {
-    Ok(match array {
+/// The number that a filter is of: a value, or how many there are.
+///
+/// # Panics
+/// Of an array that has neither.
+fn value(array: &Array, at: usize) -> Number {
+    match array {
         Array::Values(Values::Bool(values) | Values::U8(values)) => Number::Unsigned(values[at].into()),
         Array::Values(Values::U16(values)) => Number::Unsigned(values[at].into()),
         Array::Values(Values::U32(values)) => Number::Unsigned(values[at].into()),
@@ -104,13 +165,8 @@ fn value(condition: &Condition, array: &Array, at: usize) -> Outcome<Number> {
         Array::Values(Values::F32(values)) => Number::Float(values[at].into()),
         Array::Values(Values::F64(values)) => Number::Float(values[at]),
         Array::Lists { offsets, .. } => Number::Signed(offsets[at + 1] - offsets[at]),
-        _ => {
-            let why = Error::NotFlat { name: condition.field.clone() }.to_string();
-            return Err(
-                Failure::new(Exit::Usage, why).hint("conditions are on numbers, or on how long a list is")
-            );
-        }
-    })
+        _ => unreachable!("it was looked at before"),
+    }
 }
 
 #[cfg(test)]
@@ -118,16 +174,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_is_a_field_a_comparison_and_a_number() {
-        let of = |field: &str, compare, number| Ok(Condition { field: field.into(), compare, number });
-        assert_eq!(condition("met > 20"), of("met", Compare::Greater, Number::Unsigned(20)));
-        assert_eq!(condition("a.b<=-3"), of("a.b", Compare::LessOrEqual, Number::Signed(-3)));
-        assert_eq!(condition("x=1.5"), of("x", Compare::Equal, Number::Float(1.5)));
-        assert_eq!(condition(" x == true "), of("x", Compare::Equal, Number::Unsigned(1)));
+    fn a_filter_is_a_field_or_its_length_a_comparison_and_a_number() {
+        let is = |field: &str, is_of_length, compare, number| {
+            let condition = Condition { field: field.into(), compare, number };
+            Ok(Filter { condition, is_of_length })
+        };
+        assert_eq!(filter("met > 20"), is("met", false, Compare::Greater, Number::Unsigned(20)));
+        assert_eq!(filter("a.b<=-3"), is("a.b", false, Compare::LessOrEqual, Number::Signed(-3)));
+        assert_eq!(filter("x=1.5"), is("x", false, Compare::Equal, Number::Float(1.5)));
+        assert_eq!(filter(" x == true "), is("x", false, Compare::Equal, Number::Unsigned(1)));
+        assert_eq!(filter("len( a.b )>2"), is("a.b", true, Compare::Greater, Number::Unsigned(2)));
         let largest = Number::Unsigned(u64::MAX);
-        assert_eq!(condition("x!=18446744073709551615"), of("x", Compare::NotEqual, largest));
-        for wrong in ["", "x", "> 3", "x >", "x ! 3", "x > y", "x => 3", "x << 3"] {
-            assert!(condition(wrong).is_err(), "{wrong}");
+        assert_eq!(filter("x!=18446744073709551615"), is("x", false, Compare::NotEqual, largest));
+        for wrong in ["", "x", "> 3", "x >", "x ! 3", "x > y", "x => 3", "x << 3", "len() > 3"] {
+            assert!(filter(wrong).is_err(), "{wrong}");
         }
     }
 

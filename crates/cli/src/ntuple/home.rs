@@ -6,7 +6,7 @@ use crate::place::{self, ContArg, PoolArg, Session};
 use dolmen_client::Container;
 use dolmen_env::{Clock, RealClock};
 use dolmen_local::Upkeep;
-use dolmen_remote::{Options, Remote, RemoteFile, RemoteOutput, Wrong, address};
+use dolmen_remote::{Options, Remote, RemoteFile, RemoteOutput, Wrong, address, place_of};
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::Known;
@@ -118,7 +118,7 @@ pub(crate) enum RootPlace {
 
 /// A file of ROOT, of this machine or in an object store, or what else is at its address.
 pub(crate) fn root_place(path: &Path) -> Outcome<RootPlace> {
-    let Some(address) = address(path) else { return Ok(RootPlace::File(RootFile::open(path)?)) };
+    let Some(address) = place_of(path)? else { return Ok(RootPlace::File(RootFile::open(path)?)) };
     match RemoteFile::open(address, &Options::default()) {
         Ok(file) => Ok(RootPlace::File(file.into_root()?)),
         Err(dolmen_remote::Error::NoObject { .. })
@@ -131,7 +131,7 @@ pub(crate) fn root_place(path: &Path) -> Outcome<RootPlace> {
 
 /// A file of ROOT, of this machine or in an object store.
 pub(crate) fn root_file(path: &Path) -> Outcome<RootFile> {
-    let Some(address) = address(path) else { return Ok(RootFile::open(path)?) };
+    let Some(address) = place_of(path)? else { return Ok(RootFile::open(path)?) };
     Ok(RemoteFile::open(address, &Options::default())?.into_root()?)
 }
 
@@ -178,7 +178,7 @@ pub(crate) type Begin<'a> = Box<dyn FnOnce(Header, Known) -> dolmen_rntuple::Res
 /// Begins a file of ROOT, of this machine or in an object store, where it is when it is whole.
 pub(crate) fn beginning(to: &Path) -> Outcome<Begin<'_>> {
     let options = file_options();
-    let Some(address) = address(to) else {
+    let Some(address) = place_of(to)? else {
         return Ok(Box::new(move |header, known| RootWriter::create(to, header, known, options)));
     };
     let output = RemoteOutput::open(address, &Options::default())?;
@@ -188,7 +188,7 @@ pub(crate) fn beginning(to: &Path) -> Outcome<Begin<'_>> {
 
 /// A file of this machine or in an object store, which is there when it is whole.
 pub(crate) fn output(to: &Path) -> Outcome<Box<dyn Output>> {
-    match address(to) {
+    match place_of(to)? {
         Some(address) => Ok(Box::new(RemoteOutput::open(address, &Options::default())?)),
         None => rootfile::local_output(to).map_err(|error| Failure::on_file(to, &error)),
     }
@@ -207,7 +207,7 @@ pub(crate) fn export<S: Source>(
     progress: impl FnMut(u64) -> dolmen_rntuple::Result<()>,
 ) -> Outcome<()> {
     let options = file_options();
-    let Some(address) = address(to) else {
+    let Some(address) = place_of(to)? else {
         return Ok(rootfile::export(ntuple, to, options, progress)?);
     };
     let output = RemoteOutput::open(address, &Options::default())?;
@@ -221,7 +221,9 @@ impl From<dolmen_remote::Error> for Failure {
         match error {
             E::Bucket(source) => dolmen_rntuple::Error::from(source).into(),
             E::NoObject { .. } => Self::new(Exit::Missing, error.to_string()),
-            E::Address { .. } | E::Endpoint { .. } | E::NoKeys => Self::new(Exit::Usage, error.to_string()),
+            E::Address { .. } | E::Scheme { .. } | E::WithinStore { .. } | E::Endpoint { .. } | E::NoKeys => {
+                Self::new(Exit::Usage, error.to_string())
+            }
             E::Certificates { ref source } | E::Start { ref source } => {
                 Self::new(Exit::Other, format!("{error}: {source}"))
             }

@@ -1,8 +1,9 @@
 //! What a store or a file has: ntuples, and trees.
 
 use super::home::Home;
-use crate::failure::{Doing, Outcome};
+use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, date};
+use dolmen_remote::{Options, Stores, stores};
 use dolmen_rntuple::rootfile::RootFile;
 use dolmen_rntuple::rootfile::tree::Tree;
 use dolmen_rntuple::store::When;
@@ -60,6 +61,28 @@ pub(super) fn of_store(home: &Home) -> Outcome<Answer> {
     }
     let text = if all.is_empty() { "no ntuples".to_owned() } else { table.text() };
     Ok(Answer::new(text, all.into()))
+}
+
+/// Stores of ntuples at an address that has no ntuples, and below it; `own` is what is told of one that is there and has none.
+pub(super) fn of_bucket(address: &str, own: Answer) -> Outcome<Answer> {
+    let Stores { addresses, is_all } = stores(address, &Options::default())?;
+    if addresses == [address.trim_end_matches('/')] {
+        return Ok(own);
+    }
+    let rest = if is_all { "" } else { ", as far as was looked (1000 prefixes, and four slashes below it)" };
+    if addresses.is_empty() {
+        let why = format!(
+            "there is neither a file of ROOT nor a store of ntuples at {address}, nor a store below it{rest}"
+        );
+        return Err(Failure::new(Exit::Missing, why));
+    }
+    let note = if is_all {
+        ""
+    } else {
+        "\nThere may be more: only 1000 prefixes were looked at, and four slashes below it."
+    };
+    let json = addresses.iter().map(|address| json!({ "name": address, "kind": "store" })).collect();
+    Ok(Answer::new(addresses.join("\n") + note, Value::Array(json)))
 }
 
 /// The branches of a tree.

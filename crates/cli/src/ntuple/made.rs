@@ -1,6 +1,7 @@
 //! Ntuples that are made of others: skims, and columns from elsewhere.
 
-use super::filter::{condition, passing, steps};
+use super::entries::Part;
+use super::filter::{Filter, filter, known, passing, steps};
 use super::home::{self, Home};
 use super::parquet::{self, Writer};
 use super::source::{Any, Opened, Source, each};
@@ -13,7 +14,7 @@ use crate::place::ContArg;
 use crate::progress::Bar;
 use clap::Args;
 use dolmen_rntuple::bucket::BucketError;
-use dolmen_rntuple::store::{ColumnAdder, Condition, Skimmed, TreeOptions, Version, Wanted, When, skim_to};
+use dolmen_rntuple::store::{ColumnAdder, Skimmed, TreeOptions, Version, Wanted, When, skim_to};
 use dolmen_rntuple::write;
 use dolmen_rntuple::{Array, Entries};
 use serde_json::json;
@@ -24,12 +25,12 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Skim {
     #[command(flatten)]
     source: Source,
-    /// Fields at the top, or branches of a tree; all if none are named
+    /// Fields at the top, or branches of a tree, or patterns such as 'Muon_*' (* any characters, ? one); all if none are named
     #[arg(long = "field", short, value_name = "FIELD")]
     fields: Vec<Box<str>>,
-    /// Only entries for which this holds, such as 'met > 20', of a number or of how long a list is; of several all have to hold
-    #[arg(long = "filter", value_name = "CONDITION", value_parser = condition)]
-    filters: Vec<Condition>,
+    /// Only entries for which this holds: 'met > 20' of a number, 'len(hits) >= 2' of how long a list or a text is; of several all have to hold
+    #[arg(long = "filter", value_name = "CONDITION", value_parser = filter)]
+    filters: Vec<Filter>,
     /// Makes it an ntuple of a container, or of an object store: POOL CONT NTUPLE, s3://BUCKET PREFIX NTUPLE or s3://BUCKET/PREFIX NTUPLE, and
     /// s3://BUCKET/ NTUPLE of a bucket as a whole
     #[arg(
@@ -51,9 +52,12 @@ pub(crate) struct Skim {
 pub(crate) struct ToParquet {
     #[command(flatten)]
     source: Source,
-    /// Fields, with dots between field and subfield, or branches of a tree; all that can be read if none are named
+    /// Fields, with dots between field and subfield, or branches of a tree, or patterns such as 'Muon_*' (* any characters, ? one); all that can
+    /// be read if none are named
     #[arg(long = "field", short, value_name = "FIELD")]
     fields: Vec<String>,
+    #[command(flatten)]
+    part: Part,
     /// The file of Parquet to write, or s3://BUCKET/FILE; one that is there is replaced when the new one is whole
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     to: PathBuf,
@@ -66,7 +70,7 @@ pub(crate) struct AddColumn {
     /// Where the values are: FILE [NTUPLE or TREE], or POOL CONT NTUPLE, with as many entries
     #[arg(long, value_names = ["FILE|POOL", "NTUPLE|CONT", "NTUPLE"], num_args = 1..=3, required = true)]
     from: Vec<OsString>,
-    /// Fields of it, or branches; all if none are named
+    /// Fields of it, or branches, or patterns such as 'Muon_*' (* any characters, ? one); all if none are named
     #[arg(long = "field", short, value_name = "FIELD")]
     fields: Vec<String>,
     #[command(flatten)]
@@ -112,7 +116,8 @@ fn open_both(from: &Source, to: &ContArg) -> Outcome<(Any, Home)> {
 }
 
 fn skim_into(args: &Skim, any: &Any, home: &Home, name: &str) -> Outcome<Skimmed> {
-    let (ranges, fields) = wanted(args, any)?;
+    let (ranges, names) = wanted(args, any)?;
+    let fields: Vec<&str> = names.iter().map(|name| &**name).collect();
     let wanted = Wanted { fields: &fields, ranges: &ranges };
     let how = create_options(args.group);
     let write = args.written.options();
@@ -122,7 +127,7 @@ fn skim_into(args: &Skim, any: &Any, home: &Home, name: &str) -> Outcome<Skimmed
             home.store.skim_telling(ntuple, &wanted, name, &how, &write, |done| step(&bar, done))
         })?),
         Any::Tree(tree) => {
-            let branches = (!args.fields.is_empty()).then(|| args.fields.clone());
+            let branches = (!names.is_empty()).then_some(names);
             let of = TreeOptions { branches, leaves_out: false, write };
             let made = home.store.skim_tree(name, (tree, &ranges), &of, &how, |done| step(&bar, done));
             let made = made.map_err(|error| refused(error, "--field names the branches that are wanted"));
@@ -134,14 +139,9 @@ fn skim_into(args: &Skim, any: &Any, home: &Home, name: &str) -> Outcome<Skimmed
 
 fn skim_to_file(args: &Skim, any: &Any, file: &Path) -> Outcome<Answer> {
     let opened = ntuple(any)?;
-    let (ranges, fields) = wanted(args, any)?;
-    let wanted = Wanted { fields: &fields, ranges: &ranges };
-    let write = args.written.options();
+    let (ranges, names) = wanted(args, any)?;
     let bar = Bar::of(any.entry_count(), "skimming", "entries");
-    let begin = home::beginning(file)?;
-    let (passed, written) = each!(opened, ntuple => {
-        skim_to(ntuple, &wanted, &write, begin, |done| step(&bar, done))
-    })?;
+    let (passed, written) = put_in_file(opened, (&names, &ranges), &args.written.options(), (file, &bar))?;
     drop(bar);
     let entries: u64 = ranges.iter().map(|range| range.end - range.first).sum();
     let told = format!(
@@ -156,19 +156,54 @@ fn skim_to_file(args: &Skim, any: &Any, file: &Path) -> Outcome<Answer> {
     ))
 }
 
+/// Writes fields and entries to a file; how many clusters were taken as they were, and how many written anew.
+fn put_in_file(
+    opened: &Opened,
+    (names, ranges): (&[Box<str>], &[Entries]),
+    write: &write::Options,
+    (file, bar): (&Path, &Bar),
+) -> Outcome<(u64, u64)> {
+    let fields: Vec<&str> = names.iter().map(|name| &**name).collect();
+    let wanted = Wanted { fields: &fields, ranges };
+    let begin = home::beginning(file)?;
+    Ok(each!(opened, ntuple => skim_to(ntuple, &wanted, write, begin, |done| step(bar, done)))?)
+}
+
+/// Writes a file of ROOT of some fields and of all entries, with the pages as they are.
+pub(super) fn export_fields(opened: &Opened, fields: &[String], file: &Path) -> Outcome<Answer> {
+    let chosen = each!(opened, ntuple => super::fields::chosen(ntuple, fields))?;
+    let names: Vec<Box<str>> = chosen.into_iter().map(|(name, _)| name.into()).collect();
+    let entries = each!(opened, ntuple => ntuple.entry_count());
+    let all = [Entries { first: 0, end: entries }];
+    let bar = Bar::of(entries, "exporting", "entries");
+    put_in_file(opened, (&names, &all), &write::Options::default(), (file, &bar))?;
+    drop(bar);
+    let told = format!(
+        "{} and {} in {}",
+        count(entries, "entry", "entries"),
+        count(names.len() as u64, "field", "fields"),
+        shown_outside(file)
+    );
+    let fields: Vec<&str> = names.iter().map(|name| &**name).collect();
+    Ok(Answer::new(told, json!({ "entries": entries, "fields": fields })))
+}
+
 fn clusters(passed: u64, written: u64) -> String {
     format!("{} as they were, {written} written", count(passed, "cluster", "clusters"))
 }
 
 /// Ranges of entries and names of fields that are wanted.
-fn wanted<'a>(args: &'a Skim, any: &Any) -> Outcome<(Vec<Entries>, Vec<&'a str>)> {
+fn wanted(args: &Skim, any: &Any) -> Outcome<(Vec<Entries>, Vec<Box<str>>)> {
     heard();
     let all = Entries { first: 0, end: any.entry_count() };
+    let names = match &args.fields[..] {
+        [] => Vec::new(),
+        some => any.fields(some)?.into_iter().map(|(name, _)| name.into()).collect(),
+    };
+    let known = known(any, &args.filters)?;
     let bar = Bar::of(all.end, "looking at", "entries");
-    let fields = args.filters.iter().map(|filter| any.field(&filter.field));
-    let step_entries = any.step(&fields.collect::<dolmen_rntuple::Result<Vec<_>>>()?)?;
-    let ranges = passing(any, &args.filters, all, step_entries, |done| step(&bar, done))?;
-    Ok((ranges, args.fields.iter().map(|field| &**field).collect()))
+    let ranges = passing(any, &known, all, any.step(&known.fields)?, |done| step(&bar, done))?;
+    Ok((ranges, names))
 }
 
 /// What is skimmed to a file: no tree.
@@ -263,7 +298,9 @@ pub(crate) fn to_parquet(args: &ToParquet) -> Outcome<Answer> {
 /// How many entries and row groups were written.
 fn parquet_of(args: &ToParquet, any: &Any) -> Outcome<(u64, u64)> {
     heard();
+    let range = args.part.range(any.entry_count())?;
     let (names, numbers): (Vec<String>, Vec<usize>) = any.fields(&args.fields)?.into_iter().unzip();
+    let known = known(any, &args.part.filters)?;
     let none = any.read(&numbers, Entries { first: 0, end: 0 })?;
     let fields: Vec<(&str, &Array)> = names.iter().map(|name| &**name).zip(&none).collect();
     let writer = Writer::begin(home::output(&args.to)?, &fields);
@@ -275,13 +312,21 @@ fn parquet_of(args: &ToParquet, any: &Any) -> Outcome<(u64, u64)> {
         Ok(error) => dolmen_rntuple::Error::from(error).into(),
         Err(error) => Failure::on_file(&args.to, &error),
     };
-    let (all, mut groups) = (any.entry_count(), 0);
-    let bar = Bar::of(all, "writing", "entries");
-    for part in steps(Entries { first: 0, end: all }, any.step(&numbers)?) {
-        writer.append(&any.read(&numbers, part)?).map_err(failed)?;
-        groups += 1;
-        step(&bar, part.end)?;
+    let (mut written, mut groups) = (0, 0);
+    let bar = Bar::of(range.end - range.first, "writing", "entries");
+    let step_entries = any.step(&numbers)?;
+    for looked in steps(range, step_entries) {
+        let parts = passing(any, &known, looked, step_entries, |_| Ok(()))?;
+        if let (Some(Entries { first, .. }), Some(Entries { end, .. })) = (parts.first(), parts.last()) {
+            let arrays = any.read(&numbers, Entries { first: *first, end: *end })?;
+            let place = |entry: u64| usize::try_from(entry - first).expect("it is in memory");
+            let passed: Vec<_> = parts.iter().map(|part| place(part.first)..place(part.end)).collect();
+            writer.append(&arrays, &passed).map_err(failed)?;
+            written += parts.iter().map(|part| part.end - part.first).sum::<u64>();
+            groups += 1;
+        }
+        step(&bar, looked.end - range.first)?;
     }
     writer.finish().map_err(failed)?;
-    Ok((all, groups))
+    Ok((written, groups))
 }

@@ -1,6 +1,7 @@
 //! `dolmen ntuple`: event data (RNTuple) in containers, object stores and files of ROOT.
 
 mod entries;
+mod fields;
 mod filter;
 mod home;
 mod list;

@@ -8,6 +8,7 @@
 mod levels;
 mod thrift;
 
+use core::ops::Range;
 use dolmen_rntuple::rootfile::Output;
 use dolmen_rntuple::{Array, Lists, Values};
 use levels::Levels;
@@ -81,16 +82,15 @@ impl Writer {
         Ok(Self { output, offset: 0, schema, groups: Vec::new() })
     }
 
-    /// Writes entries as a row group.
-    pub(super) fn append(&mut self, arrays: &[Array]) -> Result<()> {
+    /// Writes entries as a row group: those of the arrays that are in these ranges.
+    pub(super) fn append(&mut self, arrays: &[Array], entries: &[Range<usize>]) -> Result<()> {
         if self.offset == 0 {
             self.put(MAGIC)?;
         }
-        let count = arrays.first().map_or(0, Array::len);
-        let mut chunks = Vec::new();
+        let levels = Levels::of(entries.to_vec());
+        let (count, mut chunks) = (levels.count(), Vec::new());
         for array in arrays {
-            let entries = 0..usize::try_from(count).expect("they are in memory");
-            self.columns(array, &Levels::of(entries), &mut chunks)?;
+            self.columns(array, &levels, &mut chunks)?;
         }
         self.groups.push((count, chunks));
         Ok(())
@@ -118,9 +118,9 @@ impl Writer {
     /// Writes the columns of an array, whose values are at `places` of what is above.
     fn columns(&mut self, array: &Array, levels: &Levels, chunks: &mut Vec<Chunk>) -> Result<()> {
         match array {
-            Array::Values(values) => self.column(levels, &plain(values, levels.range()), chunks),
+            Array::Values(values) => self.column(levels, &plain(values, levels.ranges()), chunks),
             Array::Lists { of: Lists::Text, offsets, content } => {
-                self.column(levels, &texts(offsets, content, levels.range()), chunks)
+                self.column(levels, &texts(offsets, content, levels.ranges()), chunks)
             }
             Array::Lists { offsets, content, .. } => {
                 self.columns(content, &levels.within(|at| place(offsets[at])), chunks)
@@ -343,33 +343,37 @@ fn stored_as(values: &Values) -> (Physical, Option<i64>) {
 }
 
 /// Values as the format has them.
-fn plain(values: &Values, range: core::ops::Range<usize>) -> Vec<u8> {
-    fn of<T: Copy, const N: usize>(values: &[T], bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
-        values.iter().flat_map(|value| bytes(*value)).collect()
+fn plain(values: &Values, ranges: &[Range<usize>]) -> Vec<u8> {
+    fn of<T: Copy, const N: usize>(
+        (values, ranges): (&[T], &[Range<usize>]),
+        bytes: impl Fn(T) -> [u8; N],
+    ) -> Vec<u8> {
+        let wanted = ranges.iter().flat_map(|range| &values[range.clone()]);
+        wanted.flat_map(|value| bytes(*value)).collect()
     }
     match values {
         Values::Bool(values) => {
             let eight = |some: &[u8]| some.iter().rev().fold(0, |byte, bit| byte << 1 | u8::from(*bit != 0));
-            values[range].chunks(8).map(eight).collect()
+            of((values, ranges), |value| [value]).chunks(8).map(eight).collect()
         }
-        Values::I8(values) => of(&values[range], |value| i32::from(value).to_le_bytes()),
-        Values::U8(values) => of(&values[range], |value| u32::from(value).to_le_bytes()),
-        Values::I16(values) => of(&values[range], |value| i32::from(value).to_le_bytes()),
-        Values::U16(values) => of(&values[range], |value| u32::from(value).to_le_bytes()),
-        Values::I32(values) => of(&values[range], i32::to_le_bytes),
-        Values::U32(values) => of(&values[range], u32::to_le_bytes),
-        Values::I64(values) => of(&values[range], i64::to_le_bytes),
-        Values::U64(values) => of(&values[range], u64::to_le_bytes),
-        Values::F32(values) => of(&values[range], f32::to_le_bytes),
-        Values::F64(values) => of(&values[range], f64::to_le_bytes),
+        Values::I8(values) => of((values, ranges), |value| i32::from(value).to_le_bytes()),
+        Values::U8(values) => of((values, ranges), |value| u32::from(value).to_le_bytes()),
+        Values::I16(values) => of((values, ranges), |value| i32::from(value).to_le_bytes()),
+        Values::U16(values) => of((values, ranges), |value| u32::from(value).to_le_bytes()),
+        Values::I32(values) => of((values, ranges), i32::to_le_bytes),
+        Values::U32(values) => of((values, ranges), u32::to_le_bytes),
+        Values::I64(values) => of((values, ranges), i64::to_le_bytes),
+        Values::U64(values) => of((values, ranges), u64::to_le_bytes),
+        Values::F32(values) => of((values, ranges), f32::to_le_bytes),
+        Values::F64(values) => of((values, ranges), f64::to_le_bytes),
     }
 }
 
 /// Texts as the format has them: each behind how many bytes it has.
-fn texts(offsets: &[i64], content: &Array, range: core::ops::Range<usize>) -> Vec<u8> {
+fn texts(offsets: &[i64], content: &Array, ranges: &[Range<usize>]) -> Vec<u8> {
     let Array::Values(values) = content else { unreachable!("a text has bytes") };
     let mut out = Vec::new();
-    for at in range {
+    for at in ranges.iter().cloned().flatten() {
         let text = &values.as_bytes()[place(offsets[at])..place(offsets[at + 1])];
         out.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
         out.extend_from_slice(text);

@@ -1,7 +1,8 @@
 //! What is done with an ntuple wherever it is: shown, exported, served, estimated, drawn.
 
+use super::fields::chosen;
 use super::source::{Any, Opened, Source, each};
-use super::{heard, home, list, picture, step};
+use super::{heard, home, list, made, picture, step};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, human};
 use crate::path::shown_outside;
@@ -22,6 +23,9 @@ use std::path::PathBuf;
 pub(crate) struct Export {
     #[command(flatten)]
     source: Source,
+    /// Fields at the top, or patterns such as 'Muon_*' (* any characters, ? one); all if none are named
+    #[arg(long = "field", short, value_name = "FIELD")]
+    fields: Vec<String>,
     /// The file of ROOT to write, or s3://BUCKET/FILE; one that is there is replaced when the new one is whole
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     to: PathBuf,
@@ -40,7 +44,7 @@ pub(crate) struct Serve {
 pub(crate) struct Chosen {
     #[command(flatten)]
     source: Source,
-    /// Fields, with dots between field and subfield; all if none are named
+    /// Fields, with dots between field and subfield, or patterns such as 'Muon_*' (* any characters, ? one); all if none are named
     #[arg(long = "field", short, value_name = "FIELD")]
     fields: Vec<String>,
     /// Where it is: what requests, bytes and keeping take and cost
@@ -100,24 +104,18 @@ impl Chosen {
         Ok(Medium { latency_s, bandwidth_bytes_s, ..medium })
     }
 
-    /// What reading the fields takes.
-    fn usage(&self) -> Outcome<(Header, Usage)> {
+    /// What reading the fields takes, and how many were named.
+    fn usage(&self) -> Outcome<(Header, Usage, usize)> {
         let opened = self.source.open()?;
         let used = each!(&opened, ntuple => used(ntuple, &self.fields));
         used.doing(|| format!("read {}", self.source.shown()))
     }
 }
 
-fn used<S: dolmen_rntuple::Source>(
-    ntuple: &Ntuple<S>,
-    fields: &[String],
-) -> dolmen_rntuple::Result<(Header, Usage)> {
-    let numbers = match fields {
-        [] => ntuple.top_fields().collect(),
-        some => some.iter().map(|name| ntuple.field(name)).collect::<dolmen_rntuple::Result<Vec<_>>>()?,
-    };
+fn used<S: dolmen_rntuple::Source>(ntuple: &Ntuple<S>, fields: &[String]) -> Outcome<(Header, Usage, usize)> {
+    let numbers: Vec<u32> = chosen(ntuple, fields)?.into_iter().map(|(_, number)| number).collect();
     let entries = Entries { first: 0, end: ntuple.entry_count() };
-    Ok((ntuple.header().clone(), usage(ntuple, &numbers, entries)?))
+    Ok((ntuple.header().clone(), usage(ntuple, &numbers, entries)?, numbers.len()))
 }
 
 /// Bytes and pages of the fields at the top, in the order of their numbers: stored bytes, bytes in memory, pages.
@@ -137,7 +135,7 @@ pub(crate) fn show(source: &Source) -> Outcome<Answer> {
         Any::Ntuple(opened) => *opened,
         Any::Tree(tree) => return Ok(list::of_tree(&tree)),
     };
-    let (header, usage) =
+    let (header, usage, _) =
         each!(&opened, ntuple => used(ntuple, &[])).doing(|| format!("read {}", source.shown()))?;
     let sums = by_field(&header, &usage);
     let mut table = Table::new(&["field", "type", "pages", "stored", "in memory"]);
@@ -185,6 +183,9 @@ pub(crate) fn export(args: &Export) -> Outcome<Answer> {
     args.source.refuse_own(&args.to).doing(doing)?;
     let opened = args.source.open()?;
     heard();
+    if !args.fields.is_empty() {
+        return made::export_fields(&opened, &args.fields, &args.to).doing(doing);
+    }
     let entries = each!(&opened, ntuple => ntuple.entry_count());
     let bar = Bar::of(entries, "exporting", "entries");
     each!(&opened, ntuple => home::export(ntuple, &args.to, |done| step(&bar, done))).doing(doing)?;
@@ -228,13 +229,11 @@ fn shown<S: dolmen_rntuple::Source + 'static>(
 }
 
 pub(crate) fn estimate(args: &Estimate) -> Outcome<Answer> {
-    let (medium, (header, usage)) = (args.chosen.medium()?, args.chosen.usage()?);
+    let (medium, (header, usage, named)) = (args.chosen.medium()?, args.chosen.usage()?);
     let blob = blob_bytes(&medium, usage.stored_bytes / usage.cluster_count.max(1));
     let cost = usage.cost(&medium, blob);
-    let field_count = match args.chosen.fields.len() {
-        0 => by_field(&header, &usage).len(),
-        named => named,
-    };
+    let is_all = args.chosen.fields.is_empty();
+    let field_count = if is_all { by_field(&header, &usage).len() } else { named };
     let mut rows = vec![
         ("entries", usage.entry_count.to_string()),
         ("clusters", usage.cluster_count.to_string()),
@@ -282,7 +281,7 @@ fn dollars(amount: f64) -> String {
 pub(crate) fn plot(args: &Plot) -> Outcome<Answer> {
     let doing = || format!("draw {}", shown_outside(&args.to));
     args.chosen.source.refuse_own(&args.to).doing(doing)?;
-    let (medium, (header, usage)) = (args.chosen.medium()?, args.chosen.usage()?);
+    let (medium, (header, usage, _)) = (args.chosen.medium()?, args.chosen.usage()?);
     let mut bars: Vec<_> = by_field(&header, &usage)
         .into_iter()
         .map(|(field, (stored, memory, _))| picture::Bar {

@@ -33,7 +33,8 @@ pub(crate) struct Source {
 /// What has ntuples.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
-    /// FILE of ROOT, or POOL CONT; of an object store s3://BUCKET/FILE, s3://BUCKET PREFIX or s3://BUCKET/PREFIX
+    /// FILE of ROOT, or POOL CONT; of an object store s3://BUCKET/FILE, s3://BUCKET PREFIX or s3://BUCKET/PREFIX, or s3://BUCKET or a prefix below
+    /// which there are stores, for their addresses
     #[arg(value_names = ["FILE|POOL", "CONT"], num_args = 1..=2, required = true)]
     words: Vec<OsString>,
     #[command(flatten)]
@@ -281,14 +282,8 @@ pub(crate) fn list(place: &Place) -> Outcome<Answer> {
                 RootPlace::File(root) => list::of_file(root).doing(doing),
                 RootPlace::Store(home) => {
                     let answer = list::of_store(&home)?;
-                    if answer.json.as_array().is_some_and(Vec::is_empty) {
-                        let why = format!(
-                            "there is neither a file of ROOT nor a store of ntuples at {}",
-                            home.shown()
-                        );
-                        return Err(Failure::new(Exit::Missing, why));
-                    }
-                    Ok(answer)
+                    let is_empty = answer.json.as_array().is_some_and(Vec::is_empty);
+                    if is_empty { list::of_bucket(home.shown(), answer).doing(doing) } else { Ok(answer) }
                 }
             }
         }

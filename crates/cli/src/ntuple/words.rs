@@ -30,6 +30,23 @@ const ADDRESSES_MAX: usize = 4;
 /// What a command line can mean if its addresses are those of stores: most of them first, and the first before others. The line as it is
 /// comes last.
 pub(crate) fn meant(words: Vec<OsString>) -> Vec<Vec<OsString>> {
+    let named = with_name(&words).map(of_stores).into_iter().flatten();
+    named.chain(of_stores(words.clone())).collect()
+}
+
+/// A copy whose last words are a store and what it is called there, with the name as an option.
+fn with_name(words: &[OsString]) -> Option<Vec<OsString>> {
+    let plain = |at: usize| words.get(at).is_some_and(|word| !is(word, |word| word.starts_with('-')));
+    let (_, verb) = verb(words).filter(|(of, _)| *of == "copy")?;
+    let is_last = |at: usize| plain(at + 1) && words.get(at + 2).is_none_or(|_| !plain(at + 2));
+    let at =
+        (verb + 1..words.len()).find(|&at| is(&words[at], |word| parts(word).is_some()) && is_last(at))?;
+    let (bucket, prefix) = words[at].to_str().and_then(parts)?;
+    let named = [bucket.into(), prefix.into(), "--name".into(), words[at + 1].clone()];
+    Some([&words[..at], &named, &words[at + 2..]].concat())
+}
+
+fn of_stores(words: Vec<OsString>) -> Vec<Vec<OsString>> {
     let places: Vec<usize> = addresses(&words).into_iter().take(ADDRESSES_MAX).collect();
     let mut choices: Vec<Vec<usize>> = (0..1_usize << places.len())
         .map(|choice| (0..places.len()).filter(|at| choice >> at & 1 == 1).map(|at| places[at]).collect())
@@ -40,16 +57,19 @@ pub(crate) fn meant(words: Vec<OsString>) -> Vec<Vec<OsString>> {
 
 /// Where addresses of more than a bucket are, among words that are no options' values.
 fn addresses(words: &[OsString]) -> Vec<usize> {
-    let plain = |from: usize| (from..words.len()).find(|&at| !is(&words[at], |word| word.starts_with('-')));
-    let verb = plain(1).filter(|&at| words[at] == "ntuple").and_then(|at| plain(at + 1));
-    let Some(verb) = verb.filter(|&at| VERBS.iter().any(|verb| words[at] == *verb)) else {
-        return Vec::new();
-    };
+    let Some((_, verb)) = verb(words) else { return Vec::new() };
     let is_option = |word: &&OsString| {
         is(word, |word| OPTIONS.iter().any(|option| word.split('=').next() == Some(option)))
     };
     let end = words.iter().position(|word| is_option(&word)).unwrap_or(words.len());
     (verb + 1..end).filter(|&at| is(&words[at], |word| parts(word).is_some())).collect()
+}
+
+/// What is done, if it is one of these commands, and which word says so.
+fn verb(words: &[OsString]) -> Option<(&'static str, usize)> {
+    let plain = |from: usize| (from..words.len()).find(|&at| !is(&words[at], |word| word.starts_with('-')));
+    let at = plain(1).filter(|&at| words[at] == "ntuple").and_then(|at| plain(at + 1))?;
+    VERBS.into_iter().find(|verb| words[at] == *verb).map(|verb| (verb, at))
 }
 
 fn is(word: &OsString, holds: impl Fn(&str) -> bool) -> bool {
@@ -82,6 +102,29 @@ mod tests {
         let words = line.split(' ').map(Into::into).collect();
         let joined = |words: Vec<std::ffi::OsString>| words.join(" ".as_ref()).into_string().unwrap();
         meant(words).into_iter().map(joined).collect()
+    }
+
+    #[test]
+    fn a_copy_to_an_address_and_a_name_is_to_that_store_under_this_name() {
+        assert_eq!(
+            all("dolmen ntuple copy p c e s3://b/r new --json"),
+            [
+                "dolmen ntuple copy p c e s3://b r --name new --json",
+                "dolmen ntuple copy p c e s3://b r new --json",
+                "dolmen ntuple copy p c e s3://b/r new --json"
+            ]
+        );
+        assert_eq!(
+            all("dolmen ntuple copy s3://a/p e s3://b/r new")[..2],
+            [
+                "dolmen ntuple copy s3://a p e s3://b r --name new",
+                "dolmen ntuple copy s3://a/p e s3://b r --name new"
+            ]
+        );
+        for line in ["dolmen ntuple copy s3://a/p e q c", "dolmen ntuple copy p c e s3://b/r --name new"] {
+            assert!(all(line).iter().all(|line| line.matches("--name").count() < 2), "{line}");
+        }
+        assert!(all("dolmen ntuple copy s3://a/p e q c").iter().all(|line| !line.contains("--name")));
     }
 
     #[test]

@@ -132,9 +132,13 @@ fn ntuples_are_made_of_others_in_a_bucket() {
         prefix.ends_with(&format!("if one is a prefix, name the ntuple, too: {bucket} one NTUPLE\n")),
         "{prefix}"
     );
-    // The bucket as a whole is a store, too.
+    // The bucket as a whole is a store, too, and has other things beside it.
     let root = format!("{bucket}/");
     place.ok(&["ntuple", "skim", &one, "part", "--into", &root, "whole"]);
+    for key in ["root", "c/out.root"] {
+        let own = place.fails(2, &["ntuple", "export", "in.root", "--to", &format!("{root}{key}")]);
+        assert!(own.contains("root, conditions, c/ and m/ are that store's"), "{own}");
+    }
     assert_eq!(place.json(&["ntuple", "show", &bucket, "whole"])["entries"], COUNT);
     place.ok(&["ntuple", "tag", &one, "part", "kept"]);
     place.ok(&["ntuple", "keep", &one, "part", "60"]);
@@ -158,6 +162,54 @@ fn ntuples_are_made_of_others_in_a_bucket() {
         "{nobucket}"
     );
     assert!(place.fails(3, &["ntuple", "show", &one]).contains(&format!("{one} NTUPLE")));
+}
+
+#[test]
+fn what_is_written_to_a_bucket_spares_the_stores_in_it_which_are_listed() {
+    let mut place = Place::new("ntuples-bucket-spared");
+    let weed = weed::weed();
+    place.set("AWS_ENDPOINT_URL", &weed.endpoint());
+    place.set("AWS_ACCESS_KEY_ID", weed::OWNER.0);
+    place.set("AWS_SECRET_ACCESS_KEY", weed::OWNER.1);
+    let bucket = format!("s3://{}/spared", weed::BUCKET);
+    let at = |key: &str| format!("{bucket}/{key}");
+    make_file(&place.path("in.root"));
+    let none = place.fails(3, &["ntuple", "list", &bucket]);
+    assert!(none.ends_with("nor a store below it\n"), "{none}");
+    let (near, far) = (at("near"), at("a/b/far"));
+    for store in [&near, &far] {
+        place.ok(&["ntuple", "import", store, "in.root"]);
+    }
+    let before = place.json(&["ntuple", "list", &near]);
+    for key in ["near/root", "near/conditions", "near/other.root", "near/c/1/2.root", "a/b/far/root"] {
+        let (to, store) = (at(key), if key.starts_with("near") { &near } else { &far });
+        let told = format!(
+            ": {to} lies within the store of ntuples {store}, which would be damaged; \
+                            write it to another prefix, outside of {store}/\n"
+        );
+        for command in ["export", "skim", "to-parquet"] {
+            let refused = place.fails(2, &["ntuple", command, "in.root", "--to", &to]);
+            assert!(refused.ends_with(&told), "{refused}");
+        }
+    }
+    assert_eq!(place.json(&["ntuple", "list", &near]), before);
+    // Beside them all can be written, and whatever is called as a root is.
+    for key in ["other/root", "root/near.root", "a/b/root", "nearer/root"] {
+        place.ok(&["ntuple", "export", "in.root", "--to", &at(key)]);
+        assert_eq!(place.json(&["ntuple", "show", &at(key)])["entries"], COUNT, "{key}");
+    }
+    let listed = place.json(&["ntuple", "list", &format!("{bucket}/")]);
+    assert_eq!(listed, json!([{ "name": near, "kind": "store" }, { "name": far, "kind": "store" }]));
+    assert_eq!(place.ok(&["ntuple", "list", &bucket]), format!("{near}\n{far}\n"));
+    assert_eq!(place.ok(&["ntuple", "list", &at("a")]), format!("{far}\n"));
+    // One of which all is gone is a store still, and no other is looked for.
+    place.ok(&["ntuple", "destroy", &far, "events"]);
+    assert_eq!(place.ok(&["ntuple", "list", &far]), "no ntuples\n");
+    // What a copy is called can be said as elsewhere.
+    place.ok(&["ntuple", "copy", &near, "events", &far, "again"]);
+    assert_eq!(place.json(&["ntuple", "show", &far, "again"])["entries"], COUNT);
+    place.ok(&["ntuple", "copy", &near, "events", &far]);
+    assert_eq!(place.json(&["ntuple", "list", &far]).as_array().unwrap().len(), 2);
 }
 
 /// A file with a tree of two branches that are read, and one that is not.

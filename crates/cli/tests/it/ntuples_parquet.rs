@@ -122,6 +122,21 @@ fn arrow_reads_from_a_file_of_parquet_what_an_ntuple_has() {
     }
     assert_eq!((lines.next(), entries.next()), (None, None));
 
+    // Of a part those that pass.
+    let some = ["--first", "3", "--count", "65700", "--filter", "len(list) != 1", "--filter", "i32 <= 0"];
+    let made =
+        place.json(&[&["ntuple", "to-parquet", "in.root", "--to", "some.parquet"], &some[..]].concat());
+    assert_eq!(made["row_groups"], 2);
+    let read = place.ok(&[&["ntuple", "read", "in.root"], &some[..]].concat());
+    let ran = Command::new(python()).args(["-c", READER]).arg(place.path("some.parquet")).output().unwrap();
+    let ran = String::from_utf8(ran.stdout).unwrap();
+    let [parquet, wanted] =
+        [&ran, &read].map(|text| text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
+    let wanted: Vec<_> = wanted.collect();
+    assert_eq!(made["entries"], wanted.len());
+    assert!(parquet.skip(2).eq(wanted), "other entries are there");
+    fs::remove_file(place.path("some.parquet")).unwrap();
+
     // It has its name when it is whole.
     let before = fs::read(place.path("out.parquet")).unwrap();
     place.fails(3, &["ntuple", "to-parquet", "in.root", "-f", "none", "--to", "out.parquet"]);

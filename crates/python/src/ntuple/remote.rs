@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Named, Result, Wrong};
 use core::time::Duration;
-use dolmen_remote::{Options, RemoteFile, RemoteOutput, address};
+use dolmen_remote::{Options, RemoteFile, RemoteOutput, place_of};
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::schema::Known;
 use dolmen_rntuple::rootfile::{FileOptions, RootFile, RootWriter, export, export_on};
@@ -66,7 +66,7 @@ const SECONDS_MAX: f64 = 315e6;
 
 /// A file of ROOT, of this machine or in an object store.
 pub(super) fn root_file(path: &Path, said: Option<Said>) -> Result<RootFile> {
-    match address(path) {
+    match place_of(path)? {
         Some(address) => Ok(RemoteFile::open(address, &options(said)?)?.into_root()?),
         None if said.is_some() => Err(Error::Argument(Wrong::StorageOptionsOfPath)),
         None => Ok(RootFile::open(path)?),
@@ -81,7 +81,7 @@ pub(super) fn export_to<S: Source>(
     how: FileOptions,
     progress: impl FnMut(u64) -> dolmen_rntuple::Result<()>,
 ) -> Result<()> {
-    let Some(address) = address(path) else {
+    let Some(address) = place_of(path)? else {
         if said.is_some() {
             return Err(Error::Argument(Wrong::StorageOptionsOfPath));
         }
@@ -100,7 +100,7 @@ pub(super) fn root_writer(
     known: Known,
     how: FileOptions,
 ) -> Result<RootWriter> {
-    let Some(address) = address(path) else {
+    let Some(address) = place_of(path)? else {
         if said.is_some() {
             return Err(Error::Argument(Wrong::StorageOptionsOfPath));
         }

@@ -74,11 +74,11 @@ impl Node {
         Self::at(ntuple, field, 0)
     }
 
-    /// As [`of`](Self::of), but of a collection how many items it has, without what these are.
+    /// As [`of`](Self::of), but of a collection how many items it has, and of a text how many bytes, without what these are.
     pub(super) fn number_of<S: Source>(ntuple: &Ntuple<S>, field: u32) -> Result<Self> {
         let node = Self::of(ntuple, field)?;
         Ok(match node.shape {
-            Shape::Lists { of: Lists::Items, .. } => Self { shape: sizes(), ..node },
+            Shape::Lists { of: Lists::Items | Lists::Text, .. } => Self { shape: sizes(), ..node },
             shape => Self { shape, ..node },
         })
     }

@@ -58,10 +58,11 @@ proptest! {
     }
 
     #[test]
-    fn how_long_lists_are_is_read_without_what_they_have(
-        item in types(), how in hows(), count in 1_usize..40, seed in any::<u64>(),
+    fn how_long_lists_and_texts_are_is_read_without_what_they_have(
+        item in types(), is_text in any::<bool>(), how in hows(), count in 1_usize..40, seed in any::<u64>(),
     ) {
-        let of = Type::List(ColumnKind::SplitIndex64, Box::new(item));
+        let kind = ColumnKind::SplitIndex64;
+        let of = if is_text { Type::Text(kind) } else { Type::List(kind, Box::new(item)) };
         let values = values_of(&of, count, &mut numbers(seed));
         let (bytes, anchor) = file(&of, &values, How { has_checksums: false, ..how });
         let source = Counted { memory: Memory::new(bytes.into()), asked: Mutex::new(Vec::new()) };
@@ -75,7 +76,8 @@ proptest! {
         prop_assert_eq!(asked, usage.columns[0].stored_bytes);
         let lengths = values.iter().map(|value| match value {
             Value::Several(items) => items.len() as u64,
-            other => panic!("{other:?} is no list"),
+            Value::Text(bytes) => bytes.len() as u64,
+            other => panic!("{other:?} has no length"),
         });
         prop_assert_eq!(read, vec![Array::Values(Values::U64(lengths.collect()))]);
     }

@@ -9,27 +9,27 @@ pub(super) struct Levels {
     depth: u8,
     /// Of each value, and of each list that is empty: at which list it goes on, and how many lists are there around it.
     levels: Vec<(u8, u8)>,
-    values: Range<usize>,
+    values: Vec<Range<usize>>,
 }
 
 impl Levels {
     /// Those of values that are in no list.
-    pub(super) fn of(entries: Range<usize>) -> Self {
-        Self { depth: 0, levels: vec![(0, 0); entries.len()], values: entries }
+    pub(super) fn of(entries: Vec<Range<usize>>) -> Self {
+        Self { depth: 0, levels: vec![(0, 0); entries.iter().map(Range::len).sum()], values: entries }
     }
 
     /// Those of what is in lists that stand where values stood; `start` says where the list of a place begins, which is where the one before
     /// ends.
     pub(super) fn within(&self, start: impl Fn(usize) -> usize) -> Self {
         let mut levels = Vec::new();
-        let mut at = self.values.start;
+        let mut places = self.values.iter().cloned().flatten();
         for &(repeats, defined) in &self.levels {
             if defined < self.depth {
                 levels.push((repeats, defined));
                 continue;
             }
+            let at = places.next().expect("there is a value for each level that is none of an empty list");
             let count = start(at + 1) - start(at);
-            at += 1;
             match count {
                 0 => levels.push((repeats, defined)),
                 _ => {
@@ -38,13 +38,13 @@ impl Levels {
                 }
             }
         }
-        let values = start(self.values.start)..start(self.values.end);
+        let values = self.values.iter().map(|range| start(range.start)..start(range.end)).collect();
         Self { depth: self.depth + 1, levels, values }
     }
 
     /// Which values of the array are in the column.
-    pub(super) fn range(&self) -> Range<usize> {
-        self.values.clone()
+    pub(super) fn ranges(&self) -> &[Range<usize>] {
+        &self.values
     }
 
     /// Values, and lists that are empty.
@@ -89,13 +89,19 @@ mod tests {
         // [[1, 2], []], [], [[3]]
         let outer = [0, 2, 2, 3];
         let inner = [0, 2, 2, 3];
-        let levels = Levels::of(0..3).within(|at| outer[at]).within(|at| inner[at]);
+        #[expect(clippy::single_range_in_vec_init, reason = "ranges of entries, of which there is one")]
+        let all = || vec![0..3];
+        let levels = Levels::of(all()).within(|at| outer[at]).within(|at| inner[at]);
         assert_eq!(levels.levels, [(0, 2), (2, 2), (1, 1), (0, 0), (0, 2)]);
-        assert_eq!((levels.range(), levels.count()), (0..3, 5));
+        assert_eq!((levels.ranges(), levels.count()), (&all()[..], 5));
         let repeats = [2, 0, 2, 2, 2, 1, 4, 0];
         let defined = [4, 2, 2, 1, 2, 0, 2, 2];
         let encoded = [&[8, 0, 0, 0][..], &repeats, &[8, 0, 0, 0], &defined].concat();
         assert_eq!(levels.encoded(), encoded);
-        assert_eq!(Levels::of(0..3).encoded(), Vec::<u8>::new());
+        assert_eq!(Levels::of(all()).encoded(), Vec::<u8>::new());
+        // The first and the last of them.
+        let levels = Levels::of(vec![0..1, 2..3]).within(|at| outer[at]).within(|at| inner[at]);
+        assert_eq!(levels.levels, [(0, 2), (2, 2), (1, 1), (0, 2)]);
+        assert_eq!((levels.ranges(), levels.count()), (&[0..2, 2..3][..], 4));
     }
 }
