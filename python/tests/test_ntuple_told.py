@@ -141,7 +141,7 @@ def test_fields_that_are_not_compared_are_named(store):
 def test_a_list_is_compared_with_a_number_by_its_length_alone_and_only_where_that_is_said(store, tmp_path):
     lists = {"n": np.arange(4), "v": [[1.0], [], [5.0, 6.0], [7.0]]}
     with uproot.recreate(tmp_path / "tree.root") as made:
-        made.mktree("events", {"n": "i8", "v": "var * f8"}).extend({"n": lists["n"], "v": ak.Array(lists["v"])})
+        made.mktree("events", {"n": np.dtype("i8"), "v": "var * float64"}).extend({"n": lists["n"], "v": ak.Array(lists["v"])})
     rntuple.write_root(tmp_path / "ntuple.root", "events", lists)
     for source in (store.create("events", lists).open(), rntuple.open(tmp_path / "ntuple.root"), rntuple.Tree(tmp_path / "tree.root")):
         told = "field 'v' has lists, which are not compared with a number: .'len.v.', '>', 1. is of how long each is"
