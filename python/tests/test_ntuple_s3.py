@@ -367,6 +367,6 @@ def test_what_is_written_to_a_bucket_spares_the_stores_there(weed, file):
         ):
             with pytest.raises(dolmen.Invalid, match="lies within the store of ntuples s3://events/spared/store.*another prefix"):
                 call()
-    ntuple.export_root("s3://events/spared/root/out.root", storage_options=weed.options)
-    assert len(rntuple.open("s3://events/spared/root/out.root", storage_options=weed.options)) == len(ntuple)
+    ntuple.export_root("s3://events/spared/root.d/out.root", storage_options=weed.options)
+    assert len(rntuple.open("s3://events/spared/root.d/out.root", storage_options=weed.options)) == len(ntuple)
     assert weed.store("spared/store").names() == ["events"] and not stored.scrub().bad
