@@ -123,11 +123,18 @@ fn field_name(branch: &str) -> String {
     branch.split('[').next().unwrap_or(branch).trim_end_matches('.').replace('.', "_")
 }
 
+/// What makes room for ntuples.
+const WHEN_FULL: &str = "`dolmen ntuple destroy` removes an ntuple, `keep` and `expire` versions that were replaced, and `gc` (`--alone`, \
+                         if nobody writes) what was begun; `dolmen cont aggregate POOL CONT` gives their space back";
+
 impl From<dolmen_rntuple::Error> for Failure {
     fn from(error: dolmen_rntuple::Error) -> Self {
         use dolmen_rntuple::Error as E;
         let why = error.to_string();
         match error {
+            E::Store { source: source @ dolmen_client::Error::NoSpace { .. } } => {
+                Self::from(source).hint(WHEN_FULL)
+            }
             E::Store { source } => source.into(),
             E::Corrupt { .. } => Self::new(Exit::Damaged, why),
             E::BadPage { source, .. } => {

@@ -1,6 +1,10 @@
 //! A pool of several targets that is full, from a shell.
 
 use crate::common::{Place, bytes};
+use crate::ntuples::write_file;
+use dolmen_rntuple::format::block::Compression;
+use dolmen_rntuple::write::Options;
+use dolmen_rntuple::{Array, Values};
 
 /// A pool of a few MiB a target.
 fn small_pool(place: &Place, targets: &str) {
@@ -59,4 +63,31 @@ fn a_snapshot_that_keeps_a_pool_full_is_destroyed() {
     place.ok(&["fs", "rm", "p", "c", "-r", "/more"]);
     place.ok(&["check", "p", "--scrub"]);
     place.ok(&["fs", "put", "p", "c", "tree", "/tree"]);
+}
+
+#[test]
+fn a_pool_that_is_full_of_ntuples_says_what_makes_room_and_that_does() {
+    let place = Place::new("full-ntuples");
+    let sizes = ["--capacity", "24M", "--log-segment", "256K", "--bulk-segment", "1M"];
+    place.make_pool(&[&["p", "--targets", "1"], &sizes[..]].concat());
+    place.ok(&["cont", "create", "p", "c"]);
+    let numbers = Array::Values(Values::F64((0..1_000_000).map(|at| f64::from(at) * 0.1).collect()));
+    let options = Options { compression: Compression::None, ..Options::default() };
+    write_file(&place.path("in.root"), &[("x", &numbers)], &options, 1);
+    let import = |name| ["ntuple", "import", "p", "c", "in.root", "--name", name];
+    place.ok(&import("first"));
+    place.ok(&import("second"));
+    let full = place.fails(6, &import("third"));
+    for word in
+        ["is full", "`dolmen ntuple destroy` removes an ntuple", "`dolmen cont aggregate POOL CONT` gives"]
+    {
+        assert!(full.contains(word), "{full}");
+    }
+    assert_eq!(place.json(&["ntuple", "list", "p", "c"]).as_array().map(Vec::len), Some(2));
+    place.ok(&["ntuple", "destroy", "p", "c", "second"]);
+    place.ok(&["ntuple", "gc", "p", "c", "--alone"]);
+    place.ok(&["cont", "aggregate", "p", "c"]);
+    place.ok(&import("third"));
+    assert_eq!(place.json(&["ntuple", "scrub", "p", "c", "third"])["bad"], serde_json::json!([]));
+    place.ok(&["check", "p", "--scrub"]);
 }

@@ -148,7 +148,7 @@ fn of_a_tag_and_a_destruction_at_once_one_sees_the_other() {
     World::each(|world| {
         for _ in 0..20 {
             let stored = two_columns(&world);
-            let tagged = std::thread::scope(|threads| {
+            let tagged = dolmen_env::scope(|threads| {
                 let tags = threads.spawn(|| stored.tag("paper", When::Now, false));
                 let destroyed = world.another().destroy_untagged("events");
                 let tagged = tags.join().unwrap();
