@@ -5,7 +5,7 @@ use crate::error::{Error, Fault, Feature, Result, Structure};
 use crate::format::footer::{ClusterGroup, Footer};
 use crate::format::locator::Link;
 use crate::format::page_list::{ClusterPages, ColumnPages, Page, PageList};
-use crate::format::schema::{Field, Known, Schema};
+use crate::format::schema::{Field, Known, Role, Schema};
 use crate::format::{Header, PAGE_BYTES_MAX, block};
 use crate::read;
 use crate::rootfile::Anchor;
@@ -156,7 +156,8 @@ impl<S: Source> Ntuple<S> {
         self.header.schema.tops()
     }
 
-    /// The number of a field, by its name and those above it with dots between.
+    /// The number of a field, by its name and those above it with dots between; `_0`, as items of collections and arrays are called, may be
+    /// left out before others.
     ///
     /// # Errors
     /// [`Error::NoField`].
@@ -167,9 +168,26 @@ impl<S: Source> Ntuple<S> {
         let named = |number: &u32, part: &str| &*self.schema_field(*number).name == part;
         let mut number = self.top_fields().find(|number| named(number, top)).ok_or_else(none)?;
         for part in parts {
-            number = *self.children(number).iter().find(|number| named(number, part)).ok_or_else(none)?;
+            number = self.below(number, part).ok_or_else(none)?;
         }
         Ok(number)
+    }
+
+    /// The subfield of that name, of collections also that of their items.
+    fn below(&self, mut field: u32, name: &str) -> Option<u32> {
+        loop {
+            let children = self.children(field);
+            let named = children.iter().find(|&&child| *self.schema_field(child).name == *name);
+            match (named, children, self.schema_field(field).role) {
+                (Some(found), ..) => return Some(*found),
+                (None, [item], Some(Role::Collection | Role::Plain))
+                    if *self.schema_field(*item).name == *"_0" =>
+                {
+                    field = *item;
+                }
+                _ => return None,
+            }
+        }
     }
 
     /// Subfields of a field.
@@ -308,7 +326,7 @@ impl<S: Source> Ntuple<S> {
         Ok(list)
     }
 
-    /// Reads fields, by their numbers, of entries.
+    /// Reads fields, by their numbers, of entries: of one within collections a list for each entry, or lists of lists.
     ///
     /// # Errors
     /// [`Error::NoEntries`]; [`Error::Unsupported`] of a field that has what this program does not know; what is wrong with a page, of what

@@ -70,8 +70,51 @@ enum Shape {
 }
 
 impl Node {
+    /// What an entry has of a field: of one within collections, and arrays of a fixed number, a list of it for each of these.
     pub(super) fn of<S: Source>(ntuple: &Ntuple<S>, field: u32) -> Result<Self> {
-        Self::at(ntuple, field, 0)
+        let mut node = Self::at(ntuple, field, 0)?;
+        let (mut below, mut depth) = (field, 0);
+        loop {
+            let above = ntuple.schema_field(below).parent;
+            if above == below {
+                return Ok(node);
+            }
+            depth += 1;
+            node = node.within(ntuple, (field, above), depth)?;
+            below = above;
+        }
+    }
+
+    /// What a field has of one below it, which is read alone.
+    fn within<S: Source>(
+        self,
+        ntuple: &Ntuple<S>,
+        (wanted, field): (u32, u32),
+        depth: usize,
+    ) -> Result<Self> {
+        let wrong =
+            || Error::Corrupt { structure: Structure::Field { field }, offset: 0, fault: Fault::Value };
+        let described = ntuple.schema_field(field);
+        if let Some(feature) = described.unknown() {
+            return Err(unknown(field, feature));
+        }
+        let columns = ntuple.columns(field);
+        let column_count = columns.first().map_or(0, Vec::len);
+        if depth > DEPTH_MAX || columns.iter().any(|of_one| of_one.len() != column_count) {
+            return Err(wrong());
+        }
+        let shape = match (described.role, column_count, described.repetition) {
+            (Some(Role::Record | Role::Plain), 0, None) => return Ok(self),
+            (Some(Role::Plain), 0, Some(count)) => Shape::Repeated { count, len: 0, content: Box::new(self) },
+            (Some(Role::Collection), 1, _) => lists(Lists::Items, self),
+            // One of several: not all entries have it.
+            (Some(Role::Variant), ..) => {
+                return Err(Error::NotFlat { name: ntuple.header().schema.dotted(wanted) });
+            }
+            _ => return Err(wrong()),
+        };
+        let node = Self { field, column: 0, extents: Vec::new(), shape };
+        node.is_of_its_kind(ntuple).then_some(node).ok_or_else(wrong)
     }
 
     /// As [`of`](Self::of), but of a collection how many items it has, and of a text how many bytes, without what these are.

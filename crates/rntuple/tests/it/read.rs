@@ -118,6 +118,98 @@ proptest! {
     }
 }
 
+/// All fields below one, by the ways that lead there.
+fn ways(of: &Type, way: &[usize], all: &mut Vec<Vec<usize>>) {
+    all.push(way.to_vec());
+    let below: &[Type] = match of {
+        Type::Number(_) | Type::Text(_) => &[],
+        Type::List(_, item) | Type::Repeated(_, item) => core::slice::from_ref(&**item),
+        Type::Record(fields) | Type::Variant(fields) => fields,
+    };
+    for (at, of) in below.iter().enumerate() {
+        ways(of, &[way, &[at]].concat(), all);
+    }
+}
+
+/// What a value has of a field below it; none if that is one of several that it may be.
+fn part(of: &Type, value: &Value, way: &[usize]) -> Option<Value> {
+    let Some((&at, way)) = way.split_first() else { return Some(value.clone()) };
+    match (of, value) {
+        (Type::List(_, item) | Type::Repeated(_, item), Value::Several(items)) => {
+            items.iter().map(|value| part(item, value, way)).collect::<Option<_>>().map(Value::Several)
+        }
+        (Type::Record(fields), Value::Several(values)) => part(&fields[at], &values[at], way),
+        _ => None,
+    }
+}
+
+/// Whether an alternative of a variant is on the way.
+fn is_of_several(of: &Type, way: &[usize]) -> bool {
+    let Some((&at, way)) = way.split_first() else { return false };
+    match of {
+        Type::Number(_) | Type::Text(_) => unreachable!("nothing is below it"),
+        Type::List(_, item) | Type::Repeated(_, item) => is_of_several(item, way),
+        Type::Record(fields) => is_of_several(&fields[at], way),
+        Type::Variant(_) => true,
+    }
+}
+
+proptest! {
+    #[test]
+    fn each_field_within_others_is_read_alone_as_what_entries_have_of_it(
+        of in types(), how in hows(), count in 0_usize..40, seed in any::<u64>(), range in (0_usize..41, 0_usize..41),
+    ) {
+        let values = values_of(&of, count, &mut numbers(seed));
+        let (bytes, anchor) = file(&of, &values, how);
+        let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
+        let (first, end) = (range.0.min(range.1).min(count), range.0.max(range.1).min(count));
+        let mut all = Vec::new();
+        ways(&of, &[], &mut all);
+        for way in all {
+            let name = way.iter().fold("field".to_owned(), |name, at| format!("{name}._{at}"));
+            let field = ntuple.field(&name).unwrap();
+            let read = ntuple.read(&[field], Entries { first: first as u64, end: end as u64 });
+            if is_of_several(&of, &way) {
+                prop_assert!(matches!(&read, Err(Error::NotFlat { name: told }) if **told == *name), "{:?}", read);
+                continue;
+            }
+            let read = read.unwrap();
+            prop_assert_eq!(read[0].len(), (end - first) as u64);
+            for at in 0..end - first {
+                prop_assert_eq!(Some(value(&read[0], at)), part(&of, &values[first + at], &way), "{}", name);
+            }
+        }
+    }
+}
+
+#[test]
+fn items_need_not_be_named_where_what_they_have_is_asked_for() {
+    let jets = Type::List(
+        ColumnKind::Index64,
+        Box::new(Type::Record(vec![
+            Type::Number(ColumnKind::Int32),
+            Type::Repeated(2, Box::new(Type::Record(vec![Type::Number(ColumnKind::Real64)]))),
+        ])),
+    );
+    let how = How {
+        compression: Compression::None,
+        elements_of_a_page: 4,
+        entries_of_a_cluster: 4,
+        clusters_of_a_group: 2,
+        has_checksums: true,
+    };
+    let (bytes, anchor) = file(&jets, &values_of(&jets, 10, &mut numbers(1)), how);
+    let ntuple = Ntuple::open(Memory::new(bytes.into()), &anchor).unwrap();
+    for (name, number) in
+        [("field", 0), ("field._0", 1), ("field._0._1", 3), ("field._1", 3), ("field._1._0._0", 5)]
+    {
+        assert_eq!(ntuple.field(name).unwrap(), number, "{name}");
+    }
+    for name in ["field._2", "field._1._1", "field._0._0._0"] {
+        assert!(matches!(ntuple.field(name), Err(Error::NoField { .. })), "{name}");
+    }
+}
+
 #[test]
 fn entries_and_fields_that_are_not_there_are_refused_by_name() {
     let of = Type::Record(vec![Type::Number(ColumnKind::Int32)]);
