@@ -39,11 +39,9 @@ impl<S: Source> Ntuple<S> {
 
     /// As [`naming`](Self::naming), of fields with all below them.
     pub(crate) fn naming_fields(&self, error: Error, entries: Entries, fields: &[u32]) -> Error {
-        let (mut columns, mut waiting) = (Vec::new(), fields.to_vec());
-        while let Some(field) = waiting.pop() {
-            waiting.extend(self.children(field));
-            columns.extend(self.columns(field).iter().flatten());
-        }
+        let fields = self.read_with(fields);
+        let columns: Vec<u32> =
+            fields.into_iter().flat_map(|field| self.columns(field)).flatten().copied().collect();
         self.naming(error, entries, |column| columns.contains(&column))
     }
 

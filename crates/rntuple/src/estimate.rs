@@ -121,7 +121,7 @@ pub struct Cost {
     pub month: f64,
 }
 
-/// What reading these fields, with all below them, of the entries takes. Pages are whole: of one with some of the entries all is read.
+/// What reading these fields, with all below them and what says of collections above them where items begin, of the entries takes. Pages are whole: of one with some of the entries all is read.
 ///
 /// # Errors
 /// [`NoEntries`](crate::Error::NoEntries), and what reading a page list says.
@@ -130,7 +130,9 @@ pub struct Cost {
 /// If there is no such field.
 pub fn usage<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entries) -> Result<Usage> {
     let clusters = ntuple.clusters(entries)?;
-    let (wanted, columns) = columns_of(ntuple, fields);
+    let wanted = ntuple.read_with(fields);
+    let columns: BTreeSet<u32> =
+        wanted.iter().flat_map(|&field| ntuple.columns(field)).flatten().copied().collect();
     let mut usage = Usage { entry_count: entries.end - entries.first, ..Usage::default() };
     usage.cluster_count = clusters.len() as u64;
     let schema = &ntuple.header().schema;
@@ -167,18 +169,6 @@ pub fn usage<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entries) ->
     }
     usage.columns = by_column;
     Ok(usage)
-}
-
-/// Fields with those below them, and their columns, in the order of their numbers; of projected ones those that they show.
-fn columns_of<S: Source>(ntuple: &Ntuple<S>, fields: &[u32]) -> (BTreeSet<u32>, BTreeSet<u32>) {
-    let (mut wanted, mut columns) = (BTreeSet::new(), BTreeSet::new());
-    let mut waiting = fields.to_vec();
-    while let Some(field) = waiting.pop() {
-        wanted.insert(field);
-        columns.extend(ntuple.columns(field).iter().flatten());
-        waiting.extend(ntuple.children(field));
-    }
-    (wanted, columns)
 }
 
 fn pages_of<'a>(cluster: &Cluster<'a>, column: u32) -> &'a [Page] {

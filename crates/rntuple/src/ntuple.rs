@@ -11,6 +11,7 @@ use crate::read;
 use crate::rootfile::Anchor;
 use crate::source::{Source, Want};
 use crate::trace::{Recorder, Trace};
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 /// Page lists that are read together: as a list is a few hundred kilobytes, a few megabytes.
@@ -197,6 +198,23 @@ impl<S: Source> Ntuple<S> {
     #[must_use]
     pub fn children(&self, field: u32) -> &[u32] {
         &self.children[field as usize]
+    }
+
+    /// Fields that are read where these are: all below them, and those above, which say where items of collections begin.
+    pub(crate) fn read_with(&self, fields: &[u32]) -> BTreeSet<u32> {
+        let (mut all, mut waiting) = (BTreeSet::new(), fields.to_vec());
+        while let Some(field) = waiting.pop() {
+            all.insert(field);
+            waiting.extend(self.children(field));
+        }
+        for &field in fields {
+            let mut at = field;
+            while at != self.schema_field(at).parent {
+                at = self.schema_field(at).parent;
+                all.insert(at);
+            }
+        }
+        all
     }
 
     /// Columns of a field, by representation.

@@ -10,7 +10,7 @@ use core::cmp::Reverse;
 /// Fields that were read together, and how often.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// Numbers of the fields; those below them are read with them.
+    /// Numbers of the fields; those below them are read with them, and collections above them.
     pub fields: Vec<u32>,
     /// How often.
     pub count: u64,
@@ -24,9 +24,7 @@ pub struct Access {
 pub fn order_of<S: Source>(ntuple: &Ntuple<S>, accesses: &[Access]) -> Vec<u32> {
     let mut read_by = vec![Vec::new(); ntuple.header().schema.columns.len()];
     for (number, access) in accesses.iter().enumerate() {
-        let mut fields = access.fields.clone();
-        while let Some(field) = fields.pop() {
-            fields.extend(ntuple.children(field));
+        for field in ntuple.read_with(&access.fields) {
             for &column in ntuple.columns(field).iter().flatten() {
                 let of_column: &mut Vec<usize> = &mut read_by[column as usize];
                 if of_column.last() != Some(&number) {

@@ -1,6 +1,7 @@
 //! What was made is read, in whole and in part, however it was stored.
 
 use crate::made::{How, Type, Value, file, number, value};
+use dolmen_rntuple::estimate::usage;
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::ColumnKind;
 use dolmen_rntuple::{Entries, Error, Memory, Ntuple};
@@ -205,6 +206,10 @@ fn items_need_not_be_named_where_what_they_have_is_asked_for() {
     {
         assert_eq!(ntuple.field(name).unwrap(), number, "{name}");
     }
+    // Where items begin is read with what they have.
+    let all = Entries { first: 0, end: 10 };
+    let of_numbers = usage(&ntuple, &[ntuple.field("field._1").unwrap()], all).unwrap();
+    assert_eq!(of_numbers.columns.iter().map(|column| column.column).collect::<Vec<_>>(), [0, 2]);
     for name in ["field._2", "field._1._1", "field._0._0._0"] {
         assert!(matches!(ntuple.field(name), Err(Error::NoField { .. })), "{name}");
     }
