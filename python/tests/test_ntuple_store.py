@@ -9,6 +9,7 @@ import awkward as ak
 import dolmen
 import numpy as np
 import pandas
+import pyarrow as pa
 import pytest
 import uproot
 from conftest import COUNT, events, same
@@ -400,3 +401,27 @@ def test_a_filter_of_lengths_reads_no_items(cont, kind):
     # Besides the offsets a group has some of what is next to them.
     assert 8 * count <= read_bytes <= 4 * 8 * count < all_bytes / 20
     assert list(ntuple.trace()) == [(["hits"], count)]
+
+
+def test_what_records_in_lists_have_is_read_by_its_name_as_lists(cont):
+    jets = [[{"pt": 10.0 * at + nth, "hits": list(range(nth)), "at": {"x": nth}} for nth in range(at % 4)] for at in range(50)]
+    events = ak.Array([{"run": at, "jet": jet} for at, jet in enumerate(jets)])
+    stored = rntuple.Store(cont).create("events", events[:20])
+    stored.append(events[20:])
+    ntuple = stored.open()
+    assert len(ntuple.clusters) == 2
+    for name in ("jet.pt", "jet._0.pt"):
+        assert ntuple[name].to_list() == events["jet", "pt"].to_list(), name
+        assert ntuple.field(name).type == "double"
+    assert ntuple["jet.at.x"].to_list() == events["jet", "at", "x"].to_list()
+    read = ntuple.arrays(["jet.hits", "run"], 15, 30)
+    assert read["jet.hits"].to_list() == events["jet", "hits"][15:30].to_list() and read["run"].to_list() == list(range(15, 30))
+    assert ntuple.arrays("jet.*").fields == ["jet.pt", "jet.hits", "jet.at"]
+    some = ntuple.arrays("jet.pt", filter=[("len(jet)", "==", 3)])
+    assert some["jet.pt"].to_list() == [row for row in events["jet", "pt"].to_list() if len(row) == 3]
+    table = pa.Table.from_batches(ntuple.batches(["jet.pt", "jet.hits"]))
+    assert table["jet.pt"].to_pylist() == events["jet", "pt"].to_list()
+    assert table["jet.hits"].to_pylist() == events["jet", "hits"].to_list()
+    for name in ("jet.pz", "jet.pt.x", "run.x"):
+        with pytest.raises(dolmen.NotFound, match=name):
+            ntuple[name]

@@ -175,19 +175,31 @@ impl<S: Source> Ntuple<S> {
     }
 
     /// The subfield of that name, of collections also that of their items.
-    fn below(&self, mut field: u32, name: &str) -> Option<u32> {
-        loop {
-            let children = self.children(field);
-            let named = children.iter().find(|&&child| *self.schema_field(child).name == *name);
-            match (named, children, self.schema_field(field).role) {
-                (Some(found), ..) => return Some(*found),
-                (None, [item], Some(Role::Collection | Role::Plain))
-                    if *self.schema_field(*item).name == *"_0" =>
-                {
-                    field = *item;
-                }
-                _ => return None,
+    fn below(&self, field: u32, name: &str) -> Option<u32> {
+        let is_it = |&number: &u32| *self.schema_field(number).name == *name;
+        let found = self.children(field).iter().copied().find(is_it);
+        found.or_else(|| self.below(self.item(field)?, name))
+    }
+
+    /// What a collection or an array has several of.
+    fn item(&self, field: u32) -> Option<u32> {
+        match (self.children(field), self.schema_field(field).role) {
+            (&[item], Some(Role::Collection | Role::Plain)) if *self.schema_field(item).name == *"_0" => {
+                Some(item)
             }
+            _ => None,
+        }
+    }
+
+    /// The subfields that one asks for: of a collection and an array those of its items, if these have some.
+    ///
+    /// # Panics
+    /// If there is no such field.
+    #[must_use]
+    pub fn subfields(&self, field: u32) -> &[u32] {
+        match self.item(field) {
+            Some(item) => self.subfields(item),
+            None => self.children(field),
         }
     }
 

@@ -794,6 +794,7 @@ class Ntuple(_Entries):
                 self.fields[field.name] = field
             else:
                 self._all[parent].children.append(field)
+        self._parents = [parent for _, _, parent, *_ in described]
         self._names = self._dotted(described)
         self._count = reader.entry_count()
 
@@ -820,13 +821,16 @@ class Ntuple(_Entries):
         return iter(self.fields)
 
     def field(self, name: str) -> Field:
-        """A field by its name, with dots between field and subfield; raises NotFound."""
+        """A field by its name, with dots between field and subfield; raises NotFound.
+
+        Of a collection of records that are what its records have: ``jet.pt``.
+        """
         if not isinstance(name, str):
             raise Invalid(f"{name!r} is no name of a field")
         first, *rest = name.split(".")
         found = self.fields.get(first)
         for part in rest:
-            found = next((child for child in found.children if child.name == part), None) if found else None
+            found = found.below().get(part) if found else None
         if found is None:
             raise NotFound(f"there is no field {name!r}")
         return found
@@ -839,7 +843,16 @@ class Ntuple(_Entries):
     def _chosen(self, columns: _Columns) -> tuple[list[Field], list[str]]:
         if columns is None:
             return list(self.fields.values()), list(self.fields)
-        return _named_or_fitting(columns, self.field, self._fitting, "field")
+        found, names = _named_or_fitting(columns, self.field, self._fitting, "field")
+        return [self._within(field) for field in found], names
+
+    def _within(self, field: Field) -> Field:
+        """What an entry has of a field: of one within collections or arrays, lists of it."""
+        found, number = field, field.number
+        while self._parents[number] != number:
+            number = self._parents[number]
+            found = self._all[number].having(found)
+        return found
 
     def _fitting(self, pattern: str) -> list[tuple[str, Field]]:
         """Fields that a pattern fits, each part between dots a name."""
@@ -848,7 +861,12 @@ class Ntuple(_Entries):
         found = [(name, field) for name, field in self.fields.items() if fits(name)]
         for part in rest:
             fits = _pattern(part)
-            found = [(f"{path}.{child.name}", child) for path, field in found for child in field.children if fits(child.name)]
+            found = [
+                (f"{path}.{name}", child)
+                for path, field in found
+                for name, child in field.below().items()
+                if fits(name) and (name != "_0" or part == "_0")
+            ]
         return found
 
     def _trees(self, fields: list[Field], start: int, stop: int) -> list[_arrays.Tree]:
@@ -857,7 +875,7 @@ class Ntuple(_Entries):
     def __getitem__(self, name: str) -> Any:
         """All values of a field: a numpy array if it is flat, an awkward array else."""
         _by_name(name, "field")
-        field = self.field(name)
+        field = self._within(self.field(name))
         (tree,) = self._trees([field], 0, len(self))
         try:
             return _arrays.to_numpy(field, tree)

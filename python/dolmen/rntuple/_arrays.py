@@ -69,6 +69,21 @@ class Field:
             field = field.children[0]
         return field
 
+    def below(self) -> dict[str, "Field"]:
+        """Its subfields by the names that they are asked for by: of a collection and an array also those of its items."""
+        found = {child.name: child for child in self.children}
+        if list(found) == ["_0"] and self.role in ("collection", "plain"):
+            return found["_0"].below() | found
+        return found
+
+    def having(self, part: "Field") -> "Field":
+        """What it has of a field within it; of what has one of each, that field."""
+        if self.role != "collection" and self.repetition is None:
+            return part
+        found = Field(part.number, (self.name, self.type, 0, self.role, self.repetition, None, self.description))
+        found.children = [part]
+        return found
+
     @property
     def is_optional(self) -> bool:
         """Whether a value may be missing."""

@@ -52,7 +52,7 @@ pub(super) fn chosen<S: Source, N: AsRef<str>>(
         let mut found: Vec<_> = ntuple.top_fields().map(named).filter(|(name, _)| fits(top, name)).collect();
         for part in parts {
             let below = |(path, number): (String, u32)| {
-                let children = ntuple.children(number).iter().map(|&child| named(child));
+                let children = ntuple.subfields(number).iter().map(|&child| named(child));
                 let fitting = children.filter(|(name, _)| fits(part, name));
                 fitting.map(|(name, child)| (format!("{path}.{name}"), child)).collect::<Vec<_>>()
             };

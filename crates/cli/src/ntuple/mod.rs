@@ -28,7 +28,7 @@ pub(crate) enum Command {
     /// List the ntuples of a container, or the ntuples and trees of a file of ROOT
     List(source::Place),
     /// Show the fields of an ntuple, with the bytes that each takes, or the branches of a tree
-    Show(source::Source),
+    Show(read::Show),
     /// Print entries of an ntuple or a tree, as lines of JSON or CSV
     Read(entries::Read),
     /// Print the first entries of an ntuple or a tree
@@ -80,7 +80,7 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
     match command {
         Command::List(place) => source::list(place),
-        Command::Show(source) => read::show(source),
+        Command::Show(args) => read::show(args),
         Command::Read(args) => entries::read(args, as_json),
         Command::Head(args) => entries::head(args, as_json),
         Command::Import(args) => stored::import(args),

@@ -20,6 +20,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    source: Source,
+    /// Also fields within others, by the names by which `--field` of other commands takes them
+    #[arg(long)]
+    subfields: bool,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Export {
     #[command(flatten)]
     source: Source,
@@ -118,19 +127,44 @@ fn used<S: dolmen_rntuple::Source>(ntuple: &Ntuple<S>, fields: &[String]) -> Out
     Ok((ntuple.header().clone(), usage(ntuple, &numbers, entries)?, numbers.len()))
 }
 
-/// Bytes and pages of the fields at the top, in the order of their numbers: stored bytes, bytes in memory, pages.
+/// Bytes and pages of fields with all below them, by their numbers: stored bytes, bytes in memory, pages.
 fn by_field(header: &Header, usage: &Usage) -> BTreeMap<u32, (u64, u64, u64)> {
     let mut sums = BTreeMap::new();
     for column in &usage.columns {
-        let sum: &mut (u64, u64, u64) = sums.entry(header.schema.top(column.field)).or_default();
-        sum.0 += column.stored_bytes;
-        sum.1 += column.memory_bytes;
-        sum.2 += column.page_count;
+        let mut field = column.field;
+        loop {
+            let sum: &mut (u64, u64, u64) = sums.entry(field).or_default();
+            sum.0 += column.stored_bytes;
+            sum.1 += column.memory_bytes;
+            sum.2 += column.page_count;
+            let above = header.schema.fields[field as usize].parent;
+            if above == field {
+                break;
+            }
+            field = above;
+        }
     }
     sums
 }
 
-pub(crate) fn show(source: &Source) -> Outcome<Answer> {
+/// Adds a field and, if they are wanted, those that are asked for below it, with the names by which they are.
+fn with_subfields<S: dolmen_rntuple::Source>(
+    ntuple: &Ntuple<S>,
+    (name, field): (String, u32),
+    are_wanted: bool,
+    all: &mut Vec<(String, u32)>,
+) {
+    let fields = &ntuple.header().schema.fields;
+    let below = ntuple.subfields(field).iter().filter(|_| are_wanted);
+    // Items without fields are what the field has; nothing is asked for of them.
+    let below = below.filter(|&&child| *fields[child as usize].name != *"_0");
+    let below: Vec<_> =
+        below.map(|&child| (format!("{name}.{}", fields[child as usize].name), child)).collect();
+    all.push((name, field));
+    below.into_iter().for_each(|child| with_subfields(ntuple, child, are_wanted, all));
+}
+
+pub(crate) fn show(Show { source, subfields }: &Show) -> Outcome<Answer> {
     let opened = match source.open_any()? {
         Any::Ntuple(opened) => *opened,
         Any::Tree(tree) => return Ok(list::of_tree(&tree)),
@@ -143,13 +177,18 @@ pub(crate) fn show(source: &Source) -> Outcome<Answer> {
     let known_as = header.schema.known_as(&header.schema.tops().collect());
     // A collection that is known by other names is these, unless there is something in it that they do not show.
     let is_shown = |number: &u32| known_as[*number as usize] == *number || sums.contains_key(number);
+    let mut shown = Vec::new();
     for number in header.schema.tops().filter(is_shown) {
+        let field = (header.schema.fields[number as usize].name.to_string(), number);
+        each!(&opened, ntuple => with_subfields(ntuple, field, *subfields, &mut shown));
+    }
+    for (name, number) in shown {
         let field = &header.schema.fields[number as usize];
         let (stored, memory, pages) = sums.get(&number).copied().unwrap_or_default();
         let of = if field.type_name.is_empty() { "(untyped)" } else { &field.type_name };
-        table.row([field.name.to_string(), of.to_owned(), pages.to_string(), human(stored), human(memory)]);
+        table.row([name.clone(), of.to_owned(), pages.to_string(), human(stored), human(memory)]);
         fields.push(json!({
-            "name": &*field.name,
+            "name": name,
             "type": &*field.type_name,
             "pages": pages,
             "stored_bytes": stored,

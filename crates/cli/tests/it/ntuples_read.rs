@@ -196,3 +196,38 @@ fn what_is_not_read_where_it_is_is_told_with_how_it_is_fetched() {
         }
     }
 }
+
+#[test]
+fn what_records_in_lists_have_is_shown_and_read_by_its_name() {
+    let place = Place::new("ntuples-subfields");
+    place.pool_with_files();
+    let values = |from: i32| Array::Values(Values::I32((from..from + 6).collect()));
+    let of_jet = vec![("pt".into(), values(0)), ("eta".into(), values(100))];
+    let content = Box::new(Array::Record { len: 6, fields: of_jet });
+    let jets = Array::Lists { of: Lists::Items, offsets: vec![0, 1, 1, 4, 6], content };
+    let run = Array::Values(Values::I32((0..4).collect()));
+    let fields = [("run", &run), ("jet", &jets)];
+    write_file(&place.path("in.root"), &fields, &Options::default(), 2);
+    place.ok(&["ntuple", "import", "p", "c", "in.root"]);
+    for source in [&["in.root"][..], &["p", "c", "events"]] {
+        let read = |command: &str, more: &[&str]| place.ok(&[&["ntuple", command], source, more].concat());
+        let pts = lines(&read("read", &["-f", "jet.pt", "-f", "run", "--first", "2", "--count", "4"]));
+        let wanted = [
+            json!({ "jet.pt": [1, 2, 3], "run": 2 }),
+            json!({ "jet.pt": [4, 5], "run": 3 }),
+            json!({ "jet.pt": [0], "run": 0 }),
+            json!({ "jet.pt": [], "run": 1 }),
+        ];
+        assert_eq!(pts, wanted);
+        let all = lines(&read("head", &["-n", "1", "-f", "jet.*"]));
+        assert_eq!(all, [json!({ "jet.pt": [0], "jet.eta": [100] })]);
+        let shown = read("show", &["--subfields", "--json"]);
+        let shown: Value = serde_json::from_str(&shown).unwrap();
+        let fields = shown["response"]["fields"].as_array().unwrap();
+        let names: Vec<&str> = fields.iter().map(|field| field["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["run", "jet", "jet.pt", "jet.eta"]);
+        let pages = |at: usize| fields[at]["pages"].as_u64().unwrap();
+        assert!(pages(1) > pages(2) + pages(3), "where items begin is of the list: {shown}");
+        assert!(!read("show", &[]).contains("jet.pt"));
+    }
+}
