@@ -58,7 +58,7 @@ def test_the_file_of_each_day_is_appended_after_fields_were_added(cont, file):
         ({**fill, "label": "none"}, "field 'label' is filled with a number"),
         ({"weight": 0}, 'missing: "quality"'),
         ({**fill, "wieght": 0}, 'in "wieght", which is no field of the ntuple; "weight" is one'),
-        ({**fill, "not there": 0}, "no field of the ntuple; those that were added later are weight, quality, tags, label"),
+        ({**fill, "not there": 0}, "no field of the ntuple; its fields are number, "),
         ([("weight", 0)], "a mapping"),
     ):
         with pytest.raises(dolmen.Invalid, match=told):
@@ -72,9 +72,78 @@ def test_the_file_of_each_day_is_appended_after_fields_were_added(cont, file):
     fill["single"] = math.inf
     stored.append_root(file, fill=fill)
     assert np.isinf(np.asarray(stored.open()["single"])[-1])
-    # What was there from the start is never filled.
-    with pytest.raises(dolmen.Invalid, match='missing: "energy" .*; what the ntuple had from the beginning is not filled'):
-        stored.append({"number": [1], "hits": ak.Array([[1]]), "name": ["n"]}, fill={**fill, "energy": 0})
+    # What was there from the start is filled where it is named, and nothing is made of that alone.
+    rest = {"number": [1], "hits": ak.Array([[1]]), "name": ["n"]}
+    known = {name: rest[name] for name in now.keys() if name in rest}
+    others = {name: None for name in now.keys() if name not in rest and name not in ("energy", *fill)}
+    with pytest.raises(dolmen.Invalid, match=r'missing: "energy" .*\(fill\)'):
+        stored.append(known, fill={**others, **fill})
+    stored.append(known, fill={**others, **fill, "energy": 7.5})
+    assert stored.open()["energy"][-1] == 7.5
+    with pytest.raises(dolmen.Invalid, match="entries are not made of what is filled alone"):
+        stored.append({"other": [1]}, fill=dict.fromkeys(now.keys()), leave_out=True)
+
+
+@pytest.fixture
+def days(tmp_path):
+    """Files of one experiment: one without a trigger, one with it, one with another field beside, and one of another type."""
+    data = {
+        "old": {"x": np.arange(3)},
+        "now": {"trigger": np.ones(4, "?"), "x": np.arange(10, 14)},
+        "odd": {"x": np.arange(20, 22), "trigger": np.ones(2, "?"), "odd": ["a", "b"]},
+        "wrong": {"x": np.arange(2.0), "trigger": np.ones(2, "?")},
+    }
+    for name, fields in data.items():
+        rntuple.write_root(tmp_path / f"{name}.root", "events", fields, compression="zstd")
+    return {name: tmp_path / f"{name}.root" for name in data}
+
+
+def test_several_files_are_appended_in_one_version_or_none_of_them(cont, days):
+    stored, told = rntuple.Store(cont).import_root(days["now"]), []
+    for names, wrong, why in (
+        (("now", "old"), "old", r'missing: "trigger" \(bool\); .*\(fill\)$'),
+        (("now", "odd", "old"), "odd", r'not in the ntuple: "odd" \(std::string\); .*\(leave_out\)$'),
+        (("now", "wrong"), "wrong", 'of another type: "x"'),
+    ):
+        with pytest.raises(dolmen.Invalid, match=why) as raised:
+            stored.append([days[name] for name in names], progress=told.append)
+        assert str(days[wrong]) in str(raised.value) and str(raised.value).count(".root") == 1
+    with pytest.raises(dolmen.NotFound, match="nowhere.root"):
+        stored.append_root([days["now"], "nowhere.root"])
+    assert stored.version().number == 1 and told == []
+    three = [days["old"], str(days["now"]), days["odd"]]
+    version = stored.append(three, fill={"trigger": 0}, leave_out=True, progress=told.append)
+    assert (version.number, version.entries, told) == (2, 13, [3, 7, 9])
+    assert version.left_out == [f'{days["odd"]}: "odd" (std::string) is no field of the ntuple']
+    now = stored.open()
+    assert same(now["x"], [10, 11, 12, 13, 0, 1, 2, 10, 11, 12, 13, 20, 21])
+    assert same(now["trigger"], [True] * 4 + [False] * 3 + [True] * 6)
+    version = stored.append_root([days["now"]] * 70)
+    assert (version.number, version.entries, version.left_out) == (3, 293, [])
+    # Arrays as well.
+    with pytest.raises(dolmen.Invalid, match='"odd" has no field'):
+        stored.append({"x": [1], "trigger": [True], "odd": [1]})
+    assert stored.append({"x": [1], "odd": [1]}, fill={"trigger": 1}, leave_out=True).left_out == [
+        '"odd" (std::int64_t) is no field of the ntuple'
+    ]
+
+
+def test_what_is_stored_or_open_is_appended_as_it_is(cont, days):
+    store = rntuple.Store(cont)
+    stored, now, odd = (store.import_root(days[name], name=name) for name in ("old", "now", "odd"))
+    with pytest.raises(dolmen.Invalid, match=r'^.*now: .*not in the ntuple: "trigger"'):
+        stored.append(now)
+    now.append({"x": [14], "trigger": [False]})
+    version = stored.append([now, now.open(version=1), odd, rntuple.open(days["now"])], leave_out=True)
+    assert version.entries == 3 + 5 + 4 + 2 + 4
+    assert same(stored.open()["x"], [0, 1, 2, *range(10, 15), *range(10, 14), 20, 21, *range(10, 14)])
+    assert version.left_out[:2] == [f'{name}: "trigger" (bool) is no field of the ntuple' for name in ("now", "odd")]
+    with stored.appender(leave_out=True) as appender:
+        appender.put_root(days["now"])
+        appender.put_ntuple(odd)
+    assert len(stored.open()) == 24
+    stored.append(stored)
+    assert len(stored.open()) == 48
 
 
 def test_who_appends_while_a_field_is_added_is_told_or_has_it_filled(cont):
@@ -137,6 +206,32 @@ def test_a_tree_is_imported_by_one_command(cont, tree, tmp_path):
     with pytest.raises(dolmen.NotFound, match=r"before/events"):
         store.import_tree(tree, "events", "other")
     assert sorted(store.names()) == ["events", "some"]
+
+
+def test_a_tree_is_appended_and_what_is_renamed_is_told(cont, tree, tmp_path):
+    store, path = rntuple.Store(cont), tmp_path / "dots.root"
+    stored = store.import_tree(tree)
+    assert stored.renamed == {} and stored.left_out == []
+    assert stored.append(tree).entries == 2 * COUNT
+    assert stored.append([rntuple.Tree(tree), tree], ntuple="before/events").entries == 4 * COUNT
+    assert same(stored.open()["hits"][3 * COUNT :], events()["hits"])
+    with uproot.recreate(path) as made:
+        made.mktree("events", {"a.number": "int64", "energy": "float64", "more": "int32"}).extend(
+            {"a.number": np.arange(5), "energy": np.arange(5.0), "more": np.arange(5)}
+        )
+    dots = store.import_tree(path, name="dots", columns=["a_number", "energy"])
+    assert dots.renamed == {"a.number": "a_number"} and dots.open().keys() == ["a_number", "energy"]
+    assert store["dots"].renamed == {}
+    with pytest.raises(dolmen.Invalid, match=rf'{path}: .*not in the ntuple: "more"'):
+        dots.append_root(path)
+    version = dots.append_root(path, leave_out=True)
+    assert version.entries == 10 and version.left_out == [f'{path}: "more" (std::int32_t) is no field of the ntuple']
+    assert same(dots.open()["a_number"], [*range(5), *range(5)])
+    with pytest.raises(dolmen.NotFound, match=r'no field "a.numbre"; "a.number" is one'):
+        store.import_tree(path, name="none", columns=["a.numbre"])
+    for name in (rntuple.Tree(path), dots.open()):
+        with pytest.raises(dolmen.NotFound, match="'energi'; 'energy' is one"):
+            name["energi"]
 
 
 def test_a_tree_is_skimmed_as_an_ntuple_is(cont, tree):

@@ -1,5 +1,6 @@
 //! Why reading or writing event data failed.
 
+use crate::near::near;
 use core::fmt;
 
 /// The result of an operation on event data.
@@ -228,12 +229,10 @@ pub enum AskedBy {
 /// How fields are different from those of an ntuple: names and types.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct OtherFields {
-    /// Fields that the ntuple has alone.
+    /// Fields that the ntuple has alone, and that are not filled.
     pub missing: Vec<(Box<str>, Box<str>)>,
-    /// Whether all of these were added to it later.
-    pub are_added: bool,
-    /// Those of them that it had from the beginning.
-    pub own: Vec<Box<str>>,
+    /// Whether these are all that it has: no entries are made of what is filled alone.
+    pub are_all: bool,
     /// Fields that it has not.
     pub more: Vec<(Box<str>, Box<str>)>,
     /// Fields of other types: name, type that the ntuple has, type that was given.
@@ -242,7 +241,7 @@ pub struct OtherFields {
 
 impl fmt::Display for OtherFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { missing, are_added, own, more, others } = self;
+        let Self { missing, are_all, more, others } = self;
         let list = |fields: &[(Box<str>, Box<str>)]| {
             let each = fields.iter().map(|(name, of)| format!("\"{name}\" ({of})"));
             each.collect::<Vec<_>>().join(", ")
@@ -261,20 +260,20 @@ impl fmt::Display for OtherFields {
             parts.push(format!("of another type: {}", each.collect::<Vec<_>>().join(", ")));
         }
         write!(f, "the fields are not those of the ntuple; {}", parts.join("; "))?;
-        let remedy = "; data from before these were added are appended with a value to fill them with (fill)";
-        if *are_added {
-            return f.write_str(remedy);
+        if *are_all {
+            return f
+                .write_str("; these are all that it has, and entries are not made of what is filled alone");
         }
-        if own.is_empty() {
+        if !others.is_empty() {
             return Ok(());
         }
-        let own: Vec<String> = own.iter().map(|name| format!("\"{name}\"")).collect();
-        write!(
-            f,
-            "; what the ntuple had from the beginning is not filled ({}): a clone or skim of it without that takes data that lack it, and it \
-             can be added there later as a column",
-            own.join(", ")
-        )
+        if !missing.is_empty() {
+            f.write_str("; what is missing is filled where a value is given for it (fill)")?;
+        }
+        if !more.is_empty() {
+            f.write_str("; what the ntuple has not is left out where that is asked for (leave_out)")?;
+        }
+        Ok(())
     }
 }
 
@@ -321,6 +320,8 @@ pub enum Error {
     NoField {
         /// The name, as it was asked for, with dots between field and subfield.
         name: Box<str>,
+        /// A field of almost the same name.
+        near: Option<Box<str>>,
     },
     /// The file has no tree of that name.
     NoTree {
@@ -417,8 +418,8 @@ pub enum Error {
         field: Box<str>,
         /// A field of almost the same name.
         near: Option<Box<str>>,
-        /// Fields that were added later, which can be filled.
-        added: Vec<Box<str>>,
+        /// What there is: the fields at the top.
+        others: Vec<Box<str>>,
     },
     /// The ntuple is in another store, whose pages this one has not.
     OtherStore,
@@ -602,9 +603,11 @@ impl fmt::Display for Refusal {
 
 /// That there is none of a name, and what there is.
 fn none(f: &mut fmt::Formatter<'_>, what: &str, name: &str, others: &[Box<str>]) -> fmt::Result {
-    match others {
-        [] => write!(f, "there is no {what} \"{name}\", nor any other"),
-        others => write!(f, "there is no {what} \"{name}\"; there is {}", others.join(", ")),
+    write!(f, "there is no {what} \"{name}\"")?;
+    match (others, near(name, others.iter().map(|other| &**other))) {
+        ([], _) => f.write_str(", nor any other"),
+        ([_, _, ..], Some(near)) => write!(f, "; \"{near}\" is one, of {}", others.join(", ")),
+        (others, _) => write!(f, "; there is {}", others.join(", ")),
     }
 }
 
@@ -640,14 +643,13 @@ fn tagged(f: &mut fmt::Formatter<'_>, name: &str, tags: &[crate::store::TagOf]) 
 /// Fields that an error names at most.
 const TOLD_MAX: usize = 12;
 
-fn no_fill(f: &mut fmt::Formatter<'_>, field: &str, near: Option<&str>, added: &[Box<str>]) -> fmt::Result {
+fn no_fill(f: &mut fmt::Formatter<'_>, field: &str, near: Option<&str>, others: &[Box<str>]) -> fmt::Result {
     write!(f, "nothing is filled in \"{field}\", which is no field of the ntuple; ")?;
-    match (near, added) {
-        (Some(near), _) => write!(f, "\"{near}\" is one"),
-        (None, []) => f.write_str("no field was added to it later, and no other is filled"),
-        (None, added) => {
-            write!(f, "those that were added later are {}", added[..added.len().min(TOLD_MAX)].join(", "))?;
-            f.write_str(if added.len() > TOLD_MAX { ", …" } else { "" })
+    match near {
+        Some(near) => write!(f, "\"{near}\" is one"),
+        None => {
+            write!(f, "its fields are {}", others[..others.len().min(TOLD_MAX)].join(", "))?;
+            f.write_str(if others.len() > TOLD_MAX { ", …" } else { "" })
         }
     }
 }
@@ -694,7 +696,10 @@ impl fmt::Display for Error {
             Self::BranchRefused { branch, class, why } => {
                 write!(f, "branch \"{branch}\" of class {class} cannot be read: {why}")
             }
-            Self::NoField { name } => write!(f, "there is no field \"{name}\""),
+            Self::NoField { name, near: None } => write!(f, "there is no field \"{name}\""),
+            Self::NoField { name, near: Some(near) } => {
+                write!(f, "there is no field \"{name}\"; \"{near}\" is one")
+            }
             Self::NoEntries { first, end, count } => {
                 write!(f, "entries {first} to {end} were asked for, there are {count}")
             }
@@ -708,7 +713,7 @@ impl fmt::Display for Error {
             Self::BadName { of, name, why } => bad_name(f, *of, name, *why),
             Self::OtherSchema => f.write_str("the ntuple has other columns by now"),
             Self::OtherFields(fields) => fields.fmt(f),
-            Self::NoFill { field, near, added } => no_fill(f, field, near.as_deref(), added),
+            Self::NoFill { field, near, others } => no_fill(f, field, near.as_deref(), others),
             Self::OtherStore => {
                 f.write_str("the ntuple is in another store, and pages are shared within one: import it, or skim fields of it")
             }
@@ -728,6 +733,12 @@ impl fmt::Display for Error {
 }
 
 impl Error {
+    /// That none of these fields has the name, and which has almost that.
+    #[must_use]
+    pub fn no_field<'a>(name: &str, fields: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::NoField { name: name.into(), near: near(name, fields).map(Into::into) }
+    }
+
     /// What others have done meanwhile, or could have.
     fn fmt_others(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

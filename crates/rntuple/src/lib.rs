@@ -19,6 +19,7 @@ mod error;
 pub mod estimate;
 pub mod format;
 mod lists;
+mod near;
 mod ntuple;
 mod read;
 pub mod rootfile;
@@ -36,6 +37,7 @@ pub use array::{Array, Lists, Values};
 pub use error::{
     AskedBy, BadName, Error, Fault, Feature, Fit, GoOn, Named, OtherFields, Refusal, Result, Structure,
 };
+pub use near::near;
 pub use ntuple::{Cluster, Entries, Ntuple};
 pub use source::{Memory, Source, Want};
 pub use trace::{NoTrace, Trace};

@@ -7,6 +7,7 @@ use crate::format::locator::Link;
 use crate::format::page_list::{ClusterPages, ColumnPages, Page, PageList};
 use crate::format::schema::{Field, Known, Role, Schema};
 use crate::format::{Header, PAGE_BYTES_MAX, block};
+use crate::near::near;
 use crate::read;
 use crate::rootfile::Anchor;
 use crate::source::{Source, Want};
@@ -163,15 +164,38 @@ impl<S: Source> Ntuple<S> {
     /// # Errors
     /// [`Error::NoField`].
     pub fn field(&self, name: &str) -> Result<u32> {
-        let none = || Error::NoField { name: name.into() };
-        let mut parts = name.split('.');
-        let top = parts.next().ok_or_else(none)?;
-        let named = |number: &u32, part: &str| &*self.schema_field(*number).name == part;
-        let mut number = self.top_fields().find(|number| named(number, top)).ok_or_else(none)?;
-        for part in parts {
-            number = self.below(number, part).ok_or_else(none)?;
+        let mut found = None;
+        for (depth, part) in name.split('.').enumerate() {
+            let is_it = |&number: &u32| *self.schema_field(number).name == *part;
+            let next = match found {
+                Some(above) => self.below(above, part),
+                None => self.top_fields().find(is_it),
+            };
+            let Some(number) = next else {
+                // What is near has the same names above it.
+                let above: Vec<&str> = name.split('.').take(depth).collect();
+                let near = near(part, self.named_within(found));
+                let near = near.map(|near| [&above[..], &[near]].concat().join(".").into());
+                return Err(Error::NoField { name: name.into(), near });
+            };
+            found = Some(number);
         }
-        Ok(number)
+        found.ok_or_else(|| Error::no_field(name, []))
+    }
+
+    /// Names of the fields at the top, or of those below one, of collections also of their items.
+    fn named_within(&self, field: Option<u32>) -> Vec<&str> {
+        let (mut numbers, mut around) = (Vec::new(), field);
+        match field {
+            None => numbers.extend(self.top_fields()),
+            Some(_) => {
+                while let Some(number) = around {
+                    numbers.extend(self.children(number));
+                    around = self.item(number);
+                }
+            }
+        }
+        numbers.into_iter().map(|number| &*self.schema_field(number).name).collect()
     }
 
     /// The subfield of that name, of collections also that of their items.

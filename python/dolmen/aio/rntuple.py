@@ -378,9 +378,10 @@ class Stored(_Handle[_rntuple.Stored]):
 
     async def append(self, data: Any, **options: Any) -> Version:
         """As ``dolmen.rntuple.Stored.append``."""
+        data = [_sync(one) for one in data] if isinstance(data, list) else _sync(data)
         return await _whole(functools.partial(self.sync.append, data, **options))
 
-    async def append_root(self, path: _Path, ntuple: str | None = None, **options: Any) -> Version:
+    async def append_root(self, path: _rntuple._Paths, ntuple: str | None = None, **options: Any) -> Version:
         """As ``dolmen.rntuple.Stored.append_root``."""
         return await _whole(functools.partial(self.sync.append_root, path, ntuple, **options))
 
@@ -422,7 +423,9 @@ class Appender(_Handle[_rntuple.Appender]):
         """As ``dolmen.rntuple.Appender.put_root``."""
         await _whole(functools.partial(self.sync.put_root, path, ntuple, **options))
 
-    async def put_ntuple(self, source: Ntuple | _rntuple.Ntuple) -> None:
+    async def put_ntuple(
+        self, source: "Ntuple | Stored | Tree | _rntuple.Ntuple | _rntuple.Stored | _rntuple.Tree"
+    ) -> None:
         """As ``dolmen.rntuple.Appender.put_ntuple``."""
         await _whole(self.sync.put_ntuple, _sync(source))
 

@@ -48,6 +48,7 @@ from dolmen._dolmen import (
     NtupleWriter,
     StoredNtuple,
 )
+from dolmen._dolmen import near as _near
 from dolmen._dolmen import ntuples as _ntuples
 from dolmen._dolmen import trees as _trees
 from dolmen.errors import Corrupt, Error, Exists, Invalid, NotFound
@@ -87,6 +88,8 @@ _Path = str | os.PathLike[str]
 _Columns = str | Sequence[str] | None
 #: How an object store is reached.
 _Storage = Mapping[str, str] | None
+#: Paths of files.
+_Paths = _Path | Sequence[_Path]
 #: Values that fields are filled with.
 _Fill = Mapping[str, Any] | None
 #: Arrays of numpy by the names of their fields.
@@ -253,6 +256,12 @@ def _hinting(path: _Path, name: str | None, names: Callable[[], list[str]], othe
         if hint:
             _said(error, lambda told: f"{told}; {hint}" if name or not isinstance(error, Invalid) else f"{told}: {hint}")
         raise
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    """What is added to an error to tell a name that is almost the one that was given."""
+    found = _near(name, list(names))
+    return "" if found is None else f"; {found!r} is one"
 
 
 def _wanted(value: Any, kind: type, how: str) -> None:
@@ -660,7 +669,7 @@ class Tree(_Entries):
         if not isinstance(name, str):
             raise Invalid(f"{name!r} is no path of a branch")
         if name not in self._numbers:
-            raise NotFound(f"there is no branch {name!r}")
+            raise NotFound(f"there is no branch {name!r}" + _nearest(name, self._numbers))
         return self._numbers[name]
 
     def _fitting(self, pattern: str) -> list[tuple[str, int]]:
@@ -832,7 +841,7 @@ class Ntuple(_Entries):
         for part in rest:
             found = found.below().get(part) if found else None
         if found is None:
-            raise NotFound(f"there is no field {name!r}")
+            raise NotFound(f"there is no field {name!r}" + ("" if rest else _nearest(name, self.fields)))
         return found
 
     @property
@@ -1233,10 +1242,11 @@ def write_root(path: _Path, name: str, data: Any, **options: Any) -> None:
 
 class Version:
     """A version of an ntuple in a container: its ``number``, its ``time`` (seconds since 1970), ``entries``, ``clusters``, and what
-    ``made`` it.
+    ``made`` it. Of one that an append has just made ``left_out`` tells what was left out of the sources, see ``Stored.append``.
     """
 
-    def __init__(self, told: tuple[Any, ...]) -> None:
+    def __init__(self, told: tuple[Any, ...], left_out: Iterable[str] = ()) -> None:
+        self.left_out = list(left_out)
         self.number, time_ns, self.entries, self.clusters, self.made = told
         # Whole numbers are divided: the float is the one nearest to the time.
         self.time = time_ns / 10**9
@@ -1434,10 +1444,12 @@ class Store:
         source, tree
             A path, here or ``s3://bucket/path/file``, and the name of the tree, None for the only one; or a ``Tree``.
         columns
-            Paths of branches; None for all at the top. A field has the name of its branch, without brackets and what is behind them, and
-            with ``_`` for each dot.
+            Paths of branches, or names of the fields that they become; None for all at the top. A field has the name of its branch, without
+            brackets and what is behind them, and with ``_`` for each dot: ``renamed`` of what is returned tells those whose names are
+            not the same, ``{branch: field}``.
         skip_unsupported
-            Whether branches that are not read (``Tree.refused``) are left out; else one of them is an error.
+            Whether branches that are not read (``Tree.refused``) are left out, and told in ``left_out`` of what is returned; else one of them
+            is an error.
         cluster_bytes
             Memory that it takes, about: so many bytes of entries are read at a time and become a cluster.
         progress
@@ -1447,18 +1459,17 @@ class Store:
         """
         of = source if isinstance(source, Tree) else Tree(source, tree, storage_options=storage_options)
         with contextlib.nullcontext() if isinstance(source, Tree) else _named(source):
-            return Stored(
-                self._store.import_tree(
-                    of._tree,
-                    name,
-                    None if columns is None else [columns] if isinstance(columns, str) else list(columns),
-                    leaves_out=skip_unsupported,
-                    settings=_settings(compression),
-                    **_how(page_bytes, cluster_bytes),
-                    **_stored(group_bytes, keep, object_class),
-                    progress=progress,
-                )
+            stored, left_out, renamed = self._store.import_tree(
+                of._tree,
+                name,
+                None if columns is None else [columns] if isinstance(columns, str) else list(columns),
+                leaves_out=skip_unsupported,
+                settings=_settings(compression),
+                **_how(page_bytes, cluster_bytes),
+                **_stored(group_bytes, keep, object_class),
+                progress=progress,
             )
+        return Stored(stored, left_out, renamed)
 
     def skim(
         self,
@@ -1537,10 +1548,15 @@ class Store:
 
 
 class Stored:
-    """An ntuple in a container: its versions and tags, and who appends to it."""
+    """An ntuple in a container: its versions and tags, and who appends to it. Of one that ``Store.import_tree`` has just made ``left_out`` tells
+    which branches it has not, and ``renamed`` those whose fields have other names, ``{branch: field}``.
+    """
 
-    def __init__(self, stored: StoredNtuple) -> None:
+    def __init__(
+        self, stored: StoredNtuple, left_out: Iterable[str] = (), renamed: Iterable[tuple[str, str]] = ()
+    ) -> None:
         self._stored = stored
+        self.left_out, self.renamed = list(left_out), dict(renamed)
         self.name = stored.name()
 
     def __repr__(self) -> str:
@@ -1596,29 +1612,73 @@ class Stored:
         page_bytes: int = 1 << 18,
         cluster_bytes: int = 128 << 20,
         fill: _Fill = None,
+        leave_out: bool = False,
     ) -> "Appender":
         """Who appends in several pieces that are seen at once: see ``Appender``.
 
         fill
-            Names and values of fields that are filled where the data have none, if they were added to the ntuple later (``add_column``), also
-            meanwhile: numbers (0, NaN, …) of fields of one number, None for zeros, empty texts and collections, whatever a field is. The
-            values are stored as if they had been given. What is no field of the ntuple is refused at the commit (Invalid), and by ``append``
-            and ``append_root`` at once; so are numbers that the field's type has not.
+            Names and values of fields that are filled where the data have none, also of those that others add meanwhile: numbers (0, NaN, …)
+            of fields of one number, None for zeros, empty texts and collections, whatever a field is. The values are stored as if they had
+            been given. What is no field of the ntuple is refused at the commit (Invalid), and by ``append`` and ``append_root`` at once; so
+            are numbers that the field's type has not, and data with none of the ntuple's fields.
+        leave_out
+            Whether fields of the data, and branches, are left out that the ntuple has not, and branches that are not read; ``left_out`` of the
+            version tells which. Else they are refused (Invalid).
         """
         appender = self._stored.append(
-            settings=_settings(compression), **_how(page_bytes, cluster_bytes), fill=_fills(fill)
+            settings=_settings(compression), **_how(page_bytes, cluster_bytes), fill=_fills(fill), leaves_out=leave_out
         )
-        return Appender(appender, self.open().fields)
+        return Appender(appender, self.open().fields, leave_out)
 
     def append(self, data: Any, **options: Any) -> Version:
         """Appends entries, which are seen at once, behind what others have appended; ``options`` as of ``appender``. The new version.
 
-        Raises Invalid, which names fields that are missing and not filled (``fill``), or filled and none of the ntuple, and arrays that do not fit their fields.
+        ``data`` are arrays by the names of their fields, or where entries are: an ``Ntuple``, a ``Stored`` (its current version) or a ``Tree``, or
+        the path of a file of ROOT, or a list of some of these, which are appended all or not at all: see ``append_root``.
+
+        Raises Invalid, which names fields that are missing and not filled (``fill``), or too many and not left out (``leave_out``), or filled
+        and none of the ntuple, and arrays that do not fit their fields.
         """
+        if isinstance(data, _SOURCES):
+            return self._append_all([data], **options)
+        if isinstance(data, list | tuple) and data and all(isinstance(one, _SOURCES) for one in data):
+            return self._append_all(data, **options)
         return self._append(_arrays.fields_of(data), **options)
 
     def _append(self, fields: list[tuple[str, _arrays.Tree]], **options: Any) -> Version:
         return self._appended(self.appender(**options), lambda appender: appender._put(fields))
+
+    def _append_all(
+        self,
+        sources: Sequence[Any],
+        ntuple: str | None = None,
+        *,
+        progress: Callable[[int], Any] | None = None,
+        storage_options: _Storage = None,
+        **options: Any,
+    ) -> Version:
+        """Appends all entries of several sources, once it is known that all of them can be."""
+        _progress(progress)
+        opened: dict[int, Ntuple | Tree] = {}
+
+        def source(place: int) -> Ntuple | Tree:
+            given = sources[place]
+            return opened[place] if place in opened else _source(given, ntuple, storage_options)
+
+        def put(appender: Appender) -> None:
+            for place, given in enumerate(sources):
+                of = source(place)
+                with _about(given):
+                    appender._check(of, given)
+                if len(opened) < _OPEN_MAX or not isinstance(given, str | os.PathLike):
+                    opened[place] = of
+            before = 0
+            for place, given in enumerate(sources):
+                of = source(place)
+                with _about(given):
+                    before += appender._put_from(of, _told_behind(progress, before))
+
+        return self._appended(self.appender(**options), put)
 
     def _appended(self, appender: "Appender", put: Callable[["Appender"], None]) -> Version:
         try:
@@ -1727,17 +1787,33 @@ class Stored:
             return Scrubbed(self._stored.scrub(*_when(version, tag, None)[:2], path=path, ntuple=ntuple, progress=progress))
 
     def append_root(
-        self, path: _Path, ntuple: str | None = None, *, fill: _Fill = None, storage_options: _Storage = None
+        self,
+        path: _Paths,
+        ntuple: str | None = None,
+        *,
+        fill: _Fill = None,
+        leave_out: bool = False,
+        progress: Callable[[int], Any] | None = None,
+        storage_options: _Storage = None,
     ) -> Version:
         """Appends all entries of an ntuple of a file of ROOT, here or at ``s3://bucket/path/file``, with the same fields and columns, its
-        pages as they are; ``fill`` as of ``appender``, for files from before a field was added.
+        pages as they are; or of a tree (TTree), of the branches that are the fields. Of several files, of which a list is given, all are appended
+        in one version, or nothing: what they have is looked at before anything is stored.
 
-        Raises Invalid, which names fields that are missing, new or of another type; what is only stored in other columns ``append`` takes:
-        ``append(open(path).arrays())``.
+        ntuple
+            The name of the ntuple, or of the tree; None for the only ntuple, or else the only tree.
+        fill, leave_out
+            As of ``appender``: for files that lack fields, or have others. ``left_out`` of the version tells what was left out of which file.
+        progress
+            Called with the number of entries, of all files, that are stored.
+
+        Raises Invalid, which names the file and fields that are missing, new or of another type; what is only stored in other columns ``append``
+        takes: ``append(open(path).arrays())``.
         """
-        source = open(os.fspath(path), ntuple, storage_options=storage_options)
-        with _named(path):
-            return self._appended(self.appender(fill=fill), lambda appender: appender.put_ntuple(source))
+        paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+        return self._append_all(
+            paths, ntuple, fill=fill, leave_out=leave_out, progress=progress, storage_options=storage_options
+        )
 
 
 class Appender:
@@ -1746,9 +1822,11 @@ class Appender:
     meanwhile, the commit raises Invalid, which names them, unless they are filled: see ``Stored.appender``.
     """
 
-    def __init__(self, appender: NtupleAppender, fields: Mapping[str, Field]) -> None:
+    def __init__(self, appender: NtupleAppender, fields: Mapping[str, Field], leave_out: bool = False) -> None:
         self._appender = appender
         self._fields = fields
+        self._leave_out = leave_out
+        self._left_out: dict[str, None] = {}
 
     def put(self, data: Any) -> None:
         """Puts entries: a mapping of names to arrays, a table of Arrow or pandas, or an awkward array of records.
@@ -1759,23 +1837,55 @@ class Appender:
         self._put(_arrays.fields_of(data))
 
     def _put(self, fields: list[tuple[str, _arrays.Tree]]) -> None:
+        if self._leave_out:
+            more = [(name, tree) for name, tree in fields if name not in self._fields]
+            fields = [(name, tree) for name, tree in fields if name in self._fields]
+            if more and not fields:
+                raise Invalid("none of the fields is one of the ntuple, and entries are not made of what is filled alone")
+            told = (f'"{name}" ({_arrays.type_of(tree)}) is no field of the ntuple' for name, tree in more)
+            self._left_out.update(dict.fromkeys(told))
         with _fitting(self._fields, fields):
             self._appender.put(_fitted(self._fields, fields))
 
     def put_root(self, path: _Path, ntuple: str | None = None, *, storage_options: _Storage = None) -> None:
-        """Puts all entries of an ntuple of a file of ROOT with the same fields and columns, its pages as they are; see ``append_root``."""
-        source = open(os.fspath(path), ntuple, storage_options=storage_options)
-        with _named(path):
-            self.put_ntuple(source)
+        """Puts all entries of an ntuple or a tree of a file of ROOT; see ``Stored.append_root``."""
+        source = _source(path, ntuple, storage_options)
+        with _about(path):
+            self._check(source, path)
+            self._put_from(source, None)
 
-    def put_ntuple(self, source: Ntuple) -> None:
-        """Puts all entries of an ntuple that is open, wherever it is, with the same fields and columns, its pages as they are."""
-        _wanted(source, Ntuple, "what open gives, of a file or of a Stored")
-        self._appender.put_ntuple(source._reader)
+    def put_ntuple(self, source: "Ntuple | Stored | Tree") -> None:
+        """Puts all entries of an ntuple that is open, wherever it is, or of a Stored, with the same fields and columns, its pages as they are; or of a
+        tree.
+        """
+        if not isinstance(source, Ntuple | Stored | Tree):
+            _wanted(source, Ntuple, "what open gives, of a file or of a Stored, or a Stored or Tree")
+        of = _source(source, None, None)
+        self._check(of, source)
+        self._put_from(of, None)
+
+    def _check(self, source: "Ntuple | Tree", given: Any) -> None:
+        """Whether it can be put; what is left out of it is told."""
+        if isinstance(source, Tree):
+            left_out = self._appender.check_tree(source._tree)
+        else:
+            left_out = self._appender.check_ntuple(source._reader)
+        name = given.name if isinstance(given, Ntuple | Stored | Tree) else os.fspath(given)
+        self._left_out.update((f"{name}: {why}", None) for why in left_out)
+
+    def _put_from(self, source: "Ntuple | Tree", progress: Callable[[int], Any] | None) -> int:
+        """Puts all entries; how many."""
+        if isinstance(source, Tree):
+            self._appender.put_tree(source._tree, progress=progress)
+        else:
+            self._appender.put_ntuple(source._reader, progress=progress)
+        return len(source)
 
     def commit(self) -> Version:
         """Makes what was put part of the ntuple; the new version."""
-        return Version(self._appender.commit())
+        version = Version(self._appender.commit(), self._left_out)
+        self._left_out = {}
+        return version
 
     def discard(self) -> None:
         """Gives up what was put since the last commit."""
@@ -1789,3 +1899,33 @@ class Appender:
             self.commit()
         else:
             self.discard()
+
+
+#: What has entries that can be appended, beside arrays.
+_SOURCES = (str, os.PathLike, Ntuple, Stored, Tree)
+#: Files at most that stay open between a look at what they have and the reading of their entries; others are opened once more.
+_OPEN_MAX = 64
+
+
+def _about(given: Any) -> contextlib.AbstractContextManager[None]:
+    """Has errors tell which source they are about."""
+    return _named(given.name if isinstance(given, Ntuple | Stored | Tree) else given)
+
+
+def _told_behind(progress: Callable[[int], Any] | None, before: int) -> Callable[[int], Any] | None:
+    """What is told of progress behind so many entries."""
+    return None if progress is None else lambda done: progress(before + done)
+
+
+def _source(source: "_Path | Ntuple | Stored | Tree", name: str | None, storage_options: _Storage) -> Ntuple | Tree:
+    """What is open, or an ntuple or a tree of a file: the only ntuple, or else the only tree, if there is no name."""
+    if isinstance(source, Stored):
+        return source.open()
+    if isinstance(source, Ntuple | Tree):
+        return source
+    path, storage = os.fspath(source), _storage(storage_options)
+    with _named(source):
+        names, trees = _ntuples(path, storage), _trees(path, storage)
+    if (name in trees and name not in names) or (name is None and trees and not names):
+        return Tree(path, name, storage_options=storage_options)
+    return open(path, name, storage_options=storage_options)

@@ -1,5 +1,6 @@
 //! `dolmen ntuple`: event data (RNTuple) in containers, object stores and files of ROOT.
 
+mod brought;
 mod entries;
 mod fields;
 mod filter;
@@ -34,11 +35,11 @@ pub(crate) enum Command {
     /// Print the first entries of an ntuple or a tree
     Head(entries::Head),
     /// Import an ntuple of a file of ROOT, its pages bit for bit as they are, or a tree
-    Import(stored::Import),
+    Import(brought::Import),
     /// Copy a version of an ntuple to another container or object store, its pages bit for bit as they are
     Copy(stored::Copy),
-    /// Append all entries of an ntuple of a file of ROOT that has the same fields and columns, or of a tree with such branches
-    Append(stored::Append),
+    /// Append all entries of ntuples with the same fields and columns, or of trees with such branches: of files of ROOT, or of one that is stored
+    Append(brought::Append),
     /// Add fields to an ntuple, with the values that another one, or a tree, has of as many entries
     AddColumn(made::AddColumn),
     /// Make an ntuple, or a file of ROOT, of some fields and of the entries that conditions hold for
@@ -83,9 +84,9 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
         Command::Show(args) => read::show(args),
         Command::Read(args) => entries::read(args, as_json),
         Command::Head(args) => entries::head(args, as_json),
-        Command::Import(args) => stored::import(args),
+        Command::Import(args) => brought::import(args),
         Command::Copy(args) => stored::copy(args),
-        Command::Append(args) => stored::append(args),
+        Command::Append(args) => brought::append(args),
         Command::AddColumn(args) => made::add_column(args),
         Command::Skim(args) => made::skim(args),
         Command::Export(args) => read::export(args),

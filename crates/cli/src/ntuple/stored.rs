@@ -1,10 +1,8 @@
 //! What is done with ntuples in a container.
 
-use super::filter::number;
 use super::home::{self, Home};
-use super::source::{Any, any_at, each};
 use super::version::{self, VersionArg};
-use super::{field_name, heard, step};
+use super::{heard, step};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::interrupt;
 use crate::output::{Answer, Table, count, date, human};
@@ -13,13 +11,11 @@ use crate::place::{ContArg, PoolArg};
 use crate::progress::Bar;
 use clap::Args;
 use dolmen_rntuple::format::block::Compression;
-use dolmen_rntuple::rootfile::tree::Tree;
 use dolmen_rntuple::store::{
-    Access, Appender, Collected, CreateOptions, Damage, Fill, Store, Stored, TreeOptions, Version, When,
-    order_of,
+    Access, Collected, CreateOptions, Damage, Store, Stored, Version, When, order_of,
 };
 use dolmen_rntuple::write::{self, Options};
-use dolmen_rntuple::{Array, Entries, Trace};
+use dolmen_rntuple::{Entries, Trace};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -65,33 +61,6 @@ impl Written {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Import {
-    #[command(flatten)]
-    cont: ContArg,
-    /// A file of ROOT
-    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    file: PathBuf,
-    /// Which ntuple or tree of the file, if there are several
-    #[arg(long, value_name = "NTUPLE", visible_alias = "tree")]
-    ntuple: Option<String>,
-    /// What it is called in the container; its own name if not given
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-    /// Branches of a tree; all at the top if none are named
-    #[arg(long = "field", short, value_name = "BRANCH")]
-    fields: Vec<Box<str>>,
-    /// Leave out branches of a tree that cannot be read, and say which
-    #[arg(long)]
-    leave_out: bool,
-    /// Compression of pages of a tree: none, or zstd, lz4, zlib or lzma, with :LEVEL or without
-    #[arg(long, value_name = "NAME", value_parser = compression)]
-    compression: Option<Compression>,
-    /// Bytes of columns that are stored as one value, and read by one request
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::between(4096, 64 << 20))]
-    group: Option<u64>,
-}
-
-#[derive(Args, Debug)]
 pub(crate) struct Copy {
     #[command(flatten)]
     from: Named,
@@ -109,37 +78,6 @@ pub(crate) struct Copy {
     group: Option<u64>,
     #[command(flatten)]
     version: VersionArg,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Append {
-    #[command(flatten)]
-    named: Named,
-    /// A file of ROOT
-    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    file: PathBuf,
-    /// Which ntuple or tree of the file, if there are several
-    #[arg(long, value_name = "NTUPLE", visible_alias = "tree")]
-    ntuple: Option<String>,
-    /// The value of a field that was added to the ntuple later and that the file lacks: a number, or nothing behind the = for zeros and what is
-    /// empty; again for each such field. What the file has of it is taken as it is
-    #[arg(long = "fill", value_name = "FIELD=VALUE", value_parser = fill)]
-    fills: Vec<Fill>,
-}
-
-/// A field and what it is filled with.
-fn fill(text: &str) -> Result<Fill, String> {
-    let wrong = || {
-        "give a field, a = and a number, as in weight=1, or nothing behind the = for zeros and what is empty"
-            .to_owned()
-    };
-    let (field, value) = text.split_once('=').ok_or_else(wrong)?;
-    let (field, value) = (field.trim(), value.trim());
-    let number = if value.is_empty() { None } else { Some(number(value).ok_or_else(wrong)?) };
-    if field.is_empty() {
-        return Err(wrong());
-    }
-    Ok(Fill { field: field.into(), number })
 }
 
 #[derive(Args, Debug)]
@@ -277,7 +215,7 @@ pub(crate) struct Collect {
 }
 
 /// A compression by its name.
-fn compression(text: &str) -> Result<Compression, String> {
+pub(super) fn compression(text: &str) -> Result<Compression, String> {
     let (name, level) = text.split_once(':').map_or((text, None), |(name, level)| (name, Some(level)));
     let (algorithm, default, most) = match name {
         "none" if level.is_none() => return Ok(Compression::None),
@@ -292,7 +230,7 @@ fn compression(text: &str) -> Result<Compression, String> {
     found.ok_or_else(|| format!("a level of {name} is a number from 1 to {most}"))
 }
 
-fn open(arg: &ContArg, writes: bool) -> Outcome<Home> {
+pub(super) fn open(arg: &ContArg, writes: bool) -> Outcome<Home> {
     Home::open(&arg.pool, &arg.cont, writes)
 }
 
@@ -347,63 +285,6 @@ pub(super) fn create_options(group: Option<u64>) -> CreateOptions {
     CreateOptions { group_bytes: group_bytes(group), ..CreateOptions::default() }
 }
 
-pub(crate) fn import(args: &Import) -> Outcome<Answer> {
-    let any = any_at(&args.file, args.ntuple.as_deref())?;
-    let of_tree = !args.fields.is_empty() || args.leave_out || args.compression.is_some();
-    if of_tree && matches!(any, Any::Ntuple(_)) {
-        let failure = Failure::new(Exit::Usage, "pages of an ntuple are imported as they are, all of them");
-        return Err(
-            failure.hint("`dolmen ntuple skim` makes one of some fields, or with another compression")
-        );
-    }
-    let own = match &any {
-        Any::Ntuple(opened) => each!(&**opened, ntuple => ntuple.header().name.to_string()),
-        Any::Tree(tree) => tree.own_name().to_owned(),
-    };
-    let name = args.name.clone().unwrap_or(own);
-    let opened = open(&args.cont, true)?;
-    let done = imported(args, &any, &opened, &name);
-    let done = done.doing(|| format!("import {name} into {}", opened.shown()));
-    opened.close()?;
-    let (version, left_out) = done?;
-    let mut text = format!("{name}, {}", told(&version));
-    for why in &left_out {
-        text.push_str(&format!("\nleft out: {why}"));
-    }
-    let mut json = described(&version);
-    json["left_out"] = json!(left_out);
-    Ok(Answer::new(text, json))
-}
-
-/// Imports an ntuple or a tree; the version, and why branches are left out.
-fn imported(args: &Import, any: &Any, to: &Home, name: &str) -> Outcome<(Version, Vec<String>)> {
-    let options = create_options(args.group);
-    heard();
-    let bar = Bar::of(any.entry_count(), "importing", "entries");
-    let progress = |done| step(&bar, done);
-    match any {
-        Any::Ntuple(opened) => {
-            let version =
-                each!(&**opened, ntuple => to.store.import_telling(name, ntuple, &options, progress))?;
-            Ok((version, Vec::new()))
-        }
-        Any::Tree(tree) => {
-            let mut write = Options::default();
-            write.compression = args.compression.unwrap_or(write.compression);
-            let branches = (!args.fields.is_empty()).then(|| args.fields.clone());
-            let how = TreeOptions { branches, leaves_out: args.leave_out, write };
-            let imported = to.store.import_tree(name, tree, &how, &options, progress);
-            let imported = imported.map_err(|error| {
-                refused(
-                    error,
-                    "--leave-out leaves such branches out, and --field names those that are wanted",
-                )
-            })?;
-            Ok((imported.version, imported.left_out.iter().map(ToString::to_string).collect()))
-        }
-    }
-}
-
 /// Why a tree has not become an ntuple; what to do if it is for a branch.
 pub(super) fn refused(error: dolmen_rntuple::Error, hint: &str) -> Failure {
     let is_branch = matches!(error, dolmen_rntuple::Error::BranchRefused { .. });
@@ -431,102 +312,6 @@ pub(crate) fn copy(args: &Copy) -> Outcome<Answer> {
     to.close()?;
     let version = made?;
     Ok(Answer::new(format!("{name}, {}", told(&version)), described(&version)))
-}
-
-pub(crate) fn append(args: &Append) -> Outcome<Answer> {
-    refuse_twice(&args.fills)?;
-    let any = any_at(&args.file, args.ntuple.as_deref())?;
-    let version = args.named.with(true, "append to", |_, stored| {
-        heard();
-        let mut appender = stored.append()?;
-        appender.fill(args.fills.clone(), &Options::default());
-        appender.check(&[])?;
-        let bar = Bar::of(any.entry_count(), "appending", "entries");
-        let pushed = match &any {
-            Any::Ntuple(opened) => {
-                each!(&**opened, ntuple => appender.push_all_telling(ntuple, |done| step(&bar, done)))
-            }
-            Any::Tree(tree) => push_tree(&mut appender, &any, tree, &bar),
-        };
-        match pushed.and_then(|()| appender.commit()) {
-            Ok(version) => Ok(version),
-            Err(error) => {
-                // Ignored: what it has written is freed when its lease is over, too.
-                let _freed = appender.discard();
-                Err(with_fills(error))
-            }
-        }
-    })?;
-    Ok(Answer::new(told(&version), described(&version)))
-}
-
-/// Refuses two values of one field.
-fn refuse_twice(fills: &[Fill]) -> Outcome<()> {
-    let twice = (1..fills.len()).find(|&at| fills[..at].iter().any(|fill| fill.field == fills[at].field));
-    let Some(at) = twice else { return Ok(()) };
-    let failure = Failure::new(Exit::Usage, format!("--fill names field \"{}\" twice", fills[at].field));
-    Err(failure.hint("give each field once"))
-}
-
-/// Why nothing was appended, and the words that fill what is missing.
-fn with_fills(error: dolmen_rntuple::Error) -> Failure {
-    let hint = match &error {
-        dolmen_rntuple::Error::OtherFields(fields) if fields.are_added => {
-            let each = fields.missing.iter().map(|(name, _)| format!(" {}", filling(name)));
-            Some(format!("add{}, with the value of each", each.collect::<String>()))
-        }
-        dolmen_rntuple::Error::OtherFields(fields) if !fields.own.is_empty() => {
-            Some("`dolmen ntuple clone`, `skim` and `add-column` do that".to_owned())
-        }
-        _ => None,
-    };
-    let failure = Failure::from(error);
-    hint.into_iter().fold(failure, Failure::hint)
-}
-
-/// The words that fill a field.
-fn filling(field: &str) -> String {
-    format!("--fill {}", word(Path::new(&format!("{field}=VALUE"))))
-}
-
-/// Puts all entries of a tree, of the branches that have become the fields, but for those that it lacks and that are filled.
-fn push_tree(appender: &mut Appender, any: &Any, tree: &Tree, bar: &Bar) -> dolmen_rntuple::Result<()> {
-    let schema = appender.schema().clone();
-    let branch = |name: &str| {
-        let found = tree.top_branches().find(|&at| field_name(&tree.branches()[at].name) == *name);
-        found.map_or_else(|| tree.branch(name), Ok)
-    };
-    let (mut names, mut numbers, mut lacking, mut last) = (Vec::new(), Vec::new(), Vec::new(), None);
-    for top in schema.tops().filter(|&top| schema.fields[top as usize].source.is_none()) {
-        let name = &*schema.fields[top as usize].name;
-        match branch(name) {
-            Ok(number) => {
-                names.push(name);
-                numbers.push(number);
-            }
-            Err(error @ dolmen_rntuple::Error::NoField { .. }) => {
-                lacking.push(top);
-                last = Some(error);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    appender.check(&lacking)?;
-    // Without a branch of its own nothing tells how many entries the fields have.
-    if let (Some(error), []) = (last, &numbers[..]) {
-        return Err(error);
-    }
-    let options = Options::default();
-    let all = Entries { first: 0, end: any.entry_count() };
-    for entries in super::filter::steps(all, any.step(&numbers)?) {
-        let arrays = any.read(&numbers, entries)?;
-        let fields: Vec<(&str, &Array)> = names.iter().copied().zip(&arrays).collect();
-        for range in write::cut(&fields, &options)? {
-            appender.push(&write::seal(&schema, &fields, range, &options)?)?;
-        }
-        step(bar, entries.end)?;
-    }
-    Ok(())
 }
 
 pub(crate) fn keep(args: &Keep) -> Outcome<Answer> {
@@ -834,21 +619,4 @@ fn freed(cont: &ContArg, Collected { versions, clusters, writers, .. }: &Collect
 /// The command that frees what was replaced in a container.
 fn aggregate(cont: &ContArg) -> String {
     format!("dolmen cont aggregate {} {}", word(&cont.pool.pool), word(Path::new(&cont.cont)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::fill;
-    use dolmen_rntuple::store::Number;
-
-    #[test]
-    fn a_field_is_filled_with_a_number_or_with_what_is_none() {
-        let of = |text| fill(text).map(|fill| (fill.field.into_string(), fill.number)).ok();
-        assert_eq!(of("weight=1.5"), Some(("weight".to_owned(), Some(Number::Float(1.5)))));
-        assert_eq!(of(" run = -3 "), Some(("run".to_owned(), Some(Number::Signed(-3)))));
-        assert_eq!(of("hits="), Some(("hits".to_owned(), None)));
-        for wrong in ["", "weight", "=1", "weight=one", "weight==1"] {
-            assert_eq!(of(wrong), None, "{wrong}");
-        }
-    }
 }

@@ -159,7 +159,7 @@ fn what_reading_takes_is_told_and_drawn_of_files_and_of_containers() {
 }
 
 #[test]
-fn what_a_file_lacks_of_fields_that_were_added_later_is_filled() {
+fn what_a_file_lacks_of_fields_is_filled() {
     let place = Place::new("ntuples-filled");
     place.pool_with_files();
     make_file(&place.path("in.root"));
@@ -193,13 +193,28 @@ fn what_a_file_lacks_of_fields_that_were_added_later_is_filled() {
     assert!(typo.contains("\"wieght\", which is no field of the ntuple; \"weight\" is one"), "{typo}");
     let infinite = place.fails(2, &with(&["--fill", "weight=1e40", "--fill", "runs="]));
     assert!(infinite.contains("\"weight\" would have a number that its type has not"), "{infinite}");
-    // What was there from the beginning is not filled.
-    write_file(&place.path("some.root"), &[("weight", &weights)], &Options::default(), 1);
+    // Also of what was there from the beginning; but nothing is made of that alone.
+    let numbers = Array::Values(Values::I32((0..COUNT).collect()));
+    write_file(
+        &place.path("some.root"),
+        &[("number", &numbers), ("weight", &weights)],
+        &Options::default(),
+        1,
+    );
     let some = ["ntuple", "append", "p", "c", "events", "some.root", "--fill", "runs="];
     let lacks = place.fails(2, &some);
-    assert!(lacks.contains("missing: \"number\" (std::int32_t), \"energy\" (double), \"hits\""), "{lacks}");
-    assert!(!lacks.contains("--fill") && lacks.contains("from the beginning"), "{lacks}");
-    assert!(lacks.ends_with("; `dolmen ntuple clone`, `skim` and `add-column` do that\n"), "{lacks}");
+    assert!(lacks.contains("missing: \"energy\" (double), \"hits\""), "{lacks}");
+    assert!(
+        lacks.ends_with("; add --fill energy=VALUE --fill hits=VALUE, with the value of each\n"),
+        "{lacks}"
+    );
+    write_file(&place.path("none.root"), &[("other", &weights)], &Options::default(), 1);
+    let all = ["number=0", "energy=0", "hits=", "weight=0", "runs="].map(|fill| ["--fill", fill]).concat();
+    let none = place.fails(
+        2,
+        &[&["ntuple", "append", "p", "c", "events", "none.root", "--leave-out"], &all[..]].concat(),
+    );
+    assert!(none.ends_with("entries are not made of what is filled alone\n"), "{none}");
     assert_eq!(place.json(&["ntuple", "show", "p", "c", "events"])["entries"], COUNT, "as before");
 
     let filled = place.json(&with(&["--fill", "weight=0.5", "--fill", "runs="]));
@@ -208,6 +223,115 @@ fn what_a_file_lacks_of_fields_that_were_added_later_is_filled() {
     let lines = place.ok(&[&read[..], &["--first", "2999", "--count", "2"]].concat());
     let told = "{\"number\":2999,\"weight\":2.0,\"runs\":[7]}\n{\"number\":0,\"weight\":0.5,\"runs\":[]}\n";
     assert_eq!(lines, told);
+    place.ok(&[&some[..], &["--fill", "energy=-1", "--fill", "hits="]].concat());
+    let read = ["ntuple", "read", "p", "c", "events", "--first", "8999"];
+    assert_eq!(place.ok(&read), "{\"number\":2999,\"energy\":-1.0,\"hits\":[],\"weight\":2.0,\"runs\":[]}\n");
+}
+
+/// Files of one experiment: "old" without a trigger, "now" with it, and "odd" with another field beside.
+fn make_days(place: &Place) {
+    let range = |first: i32| Array::Values(Values::I32((first..first + 100).collect()));
+    let trigger = Array::Values(Values::Bool(vec![1; 100]));
+    let write =
+        |name: &str, fields: &[(&str, &Array)]| write_file(&place.path(name), fields, &Options::default(), 1);
+    write("old.root", &[("number", &range(0))]);
+    write("now.root", &[("trigger", &trigger), ("number", &range(100))]);
+    write("odd.root", &[("number", &range(200)), ("trigger", &trigger), ("odd", &range(0))]);
+    write("wrong.root", &[("number", &trigger), ("trigger", &trigger)]);
+}
+
+#[test]
+fn several_files_are_appended_in_one_version_or_none_of_them() {
+    let place = Place::new("ntuples-several");
+    place.pool_with_files();
+    make_days(&place);
+    place.ok(&["ntuple", "import", "p", "c", "now.root"]);
+    let append = ["ntuple", "append", "p", "c", "events"];
+    let with = |more: &[&'static str]| [&append[..], more].concat();
+    // All are looked at before anything is appended, and the file is told.
+    for (files, file, why) in [
+        (
+            &["now.root", "old.root"][..],
+            "old.root",
+            "missing: \"trigger\" (bool); what is missing is filled where a value is given for it (fill); add --fill trigger=VALUE, with the value of each\n",
+        ),
+        (
+            &["now.root", "odd.root", "old.root"],
+            "odd.root",
+            "not in the ntuple: \"odd\" (std::int32_t); what the ntuple has not is left out where that is asked for (leave_out); add --leave-out to append the others\n",
+        ),
+        (
+            &["now.root", "wrong.root"],
+            "wrong.root",
+            "of another type: \"number\" (the ntuple has std::int32_t, given is bool)\n",
+        ),
+    ] {
+        let told = place.fails(2, &with(files));
+        assert!(told.contains(&format!("cannot append {file} to ntuple events of container c: ")), "{told}");
+        assert!(told.ends_with(why), "{told}");
+    }
+    let nowhere = place.fails(3, &with(&["now.root", "nowhere.root"]));
+    assert!(nowhere.contains("nowhere.root"), "{nowhere}");
+    let bucket = place.fails(2, &with(&["now.root", "s3://b"]));
+    assert!(bucket.contains("a bucket, and no file in it"), "{bucket}");
+    let versions =
+        |place: &Place| place.json(&["ntuple", "versions", "p", "c", "events"]).as_array().unwrap().len();
+    assert_eq!(versions(&place), 1);
+    let all = with(&["old.root", "now.root", "odd.root", "--fill", "trigger=false", "--leave-out"]);
+    let told = place.json(&all);
+    let left_out = json!(["odd.root: \"odd\" (std::int32_t) is no field of the ntuple"]);
+    assert_eq!((&told["entries"], &told["version"], &told["left_out"]), (&json!(400), &json!(2), &left_out));
+    assert_eq!(versions(&place), 2);
+    let rows = place.ok(&["ntuple", "read", "p", "c", "events", "--first", "100"]);
+    let row = |nth: usize| rows.lines().nth(nth).unwrap();
+    assert_eq!((row(0), row(299)), ("{\"trigger\":false,\"number\":0}", "{\"trigger\":true,\"number\":299}"));
+    let text = place.ok(&with(&["odd.root", "--leave-out"]));
+    assert!(
+        text.ends_with("\nleft out: odd.root: \"odd\" (std::int32_t) is no field of the ntuple\n"),
+        "{text}"
+    );
+    // More files than stay open.
+    let many = [&append[..], &["now.root"; 70]].concat();
+    assert_eq!(place.json(&many)["entries"], 7500);
+    assert_eq!(place.json(&["ntuple", "scrub", "p", "c", "events"])["bad"], json!([]));
+}
+
+#[test]
+fn an_ntuple_that_is_stored_is_appended_also_of_the_same_container() {
+    let place = Place::new("ntuples-stored");
+    place.pool_with_files();
+    place.ok(&["cont", "create", "p", "d"]);
+    make_days(&place);
+    place.ok(&["ntuple", "import", "p", "c", "old.root"]);
+    place.ok(&["ntuple", "import", "p", "c", "now.root", "--name", "now"]);
+    place.ok(&["ntuple", "copy", "p", "c", "now", "p", "d"]);
+    let append = ["ntuple", "append", "p", "c", "events"];
+    let from = |words: &[&'static str]| [&append[..], &["--from"], words].concat();
+    let refused = place.fails(2, &from(&["p", "d", "now"]));
+    assert!(
+        refused.contains("cannot append p d now to ntuple events")
+            && refused.ends_with("; add --leave-out to append the others\n"),
+        "{refused}"
+    );
+    let told = place.json(&from(&["p", "d", "now", "--leave-out"]));
+    let left_out = json!(["p d now: \"trigger\" (bool) is no field of the ntuple"]);
+    assert_eq!((&told["entries"], &told["left_out"]), (&json!(200), &left_out));
+    assert_eq!(place.json(&from(&["p", "c", "now", "--leave-out"]))["entries"], 300);
+    assert_eq!(place.json(&from(&["p", "c", "events", "--version", "1"]))["entries"], 400, "of itself");
+    assert_eq!(place.json(&from(&["now.root", "events", "--leave-out"]))["entries"], 500);
+    place.ok(&["ntuple", "export", "p", "c", "events", "--to", "out.root"]);
+    let wanted = [0, 100, 100, 0, 100].map(|first| first..first + 100);
+    assert_eq!(numbers(&place.path("out.root")), wanted.into_iter().flatten().collect::<Vec<_>>());
+    for (wrong, why) in [
+        (&["now.root", "--version", "1"][..], "--from names"),
+        (&["now.root", "--from", "old.root"], "cannot be used with"),
+        (&[], "FILE"),
+    ] {
+        let told = place.fails(2, &[&append[..], wrong].concat());
+        assert!(told.contains(why), "{told}");
+    }
+    let missing = place.fails(3, &from(&["p", "d", "nwo"]));
+    assert!(missing.contains("nwo"), "{missing}");
 }
 
 #[test]

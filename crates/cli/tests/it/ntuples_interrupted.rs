@@ -109,7 +109,7 @@ fn an_append_or_a_copy_that_is_interrupted_leaves_ntuples_as_they_were() {
     };
     let before = of_events();
     let ran = interrupted_writing(&place, &["ntuple", "append", "p", "c", "events", "in.root"]);
-    assert!(ran.stderr().contains("cannot append to ntuple events of container c: "), "{ran:?}");
+    assert!(ran.stderr().contains("cannot append in.root to ntuple events of container c: "), "{ran:?}");
     assert_eq!(of_events(), before);
     let ran = interrupted_writing(&place, &["ntuple", "copy", "p", "c", "events", "p", "d"]);
     assert!(ran.stderr().contains("cannot copy ntuple events of container c to events in"), "{ran:?}");

@@ -254,20 +254,52 @@ fn a_tree_is_listed_read_imported_and_appended() {
     let made = place.json(&[&import[..], &["--leave-out", "--tree", name]].concat());
     assert_eq!(made["entries"], 100);
     assert!(made["left_out"][0].as_str().unwrap().contains("unknown"), "{made}");
-    let other = ["ntuple", "import", "p", "c", "t.root", "--name", "other", "-f", "other."];
-    assert_eq!(place.json(&other)["left_out"], json!([]));
+    // A branch is named as it is, or as its field.
+    let other = ["ntuple", "import", "p", "c", "t.root", "--name", "other", "-f"];
+    let near = place.fails(3, &[&other[..], &["otter"]].concat());
+    assert!(near.ends_with("there is no field \"otter\"; \"other.\" is one\n"), "{near}");
+    let made = place.json(&[&other[..], &["other."]].concat());
+    assert_eq!((&made["left_out"], &made["renamed"]), (&json!([]), &json!({ "other.": "other" })));
+    let text = place.ok(&["ntuple", "import", "p", "c", "t.root", "--name", "again", "-f", "other"]);
+    assert_eq!(text, "again, version 1: 100 entries in 1 cluster\nother. is called other\n");
+    let tree = place.fails(3, &[&import[..], &["--tree", "evnts"]].concat());
+    assert!(tree.contains("evnts"), "{tree}");
     assert_eq!(place.ok(&["ntuple", "head", "p", "c", "other", "-n", "2"]), "{\"other\":0}\n{\"other\":3}\n");
-    place.ok(&["ntuple", "append", "p", "c", "mine", "t.root"]);
+    assert_eq!(made["renamed"], json!({ "other.": "other" }));
+    let append = ["ntuple", "append", "p", "c", "mine", "t.root"];
+    let unread = place.fails(2, &append);
+    assert!(
+        unread.contains("not in the ntuple: \"unknown\" (not read)")
+            && unread.ends_with("; add --leave-out to append the others\n"),
+        "{unread}"
+    );
+    let appended = place.json(&[&append[..], &["--leave-out"]].concat());
+    assert!(
+        appended["left_out"][0].as_str().unwrap().starts_with("t.root: branch \"unknown\" cannot be read"),
+        "{appended}"
+    );
     let twice = rows.replace("other.", "other").repeat(2);
     assert_eq!(place.ok(&["ntuple", "read", "p", "c", "mine"]), twice);
     place.ok(&["ntuple", "add-column", "p", "c", "other", "--from", "t.root", "-f", "number"]);
     assert_eq!(place.ok(&["ntuple", "head", "p", "c", "other", "-n", "1"]), "{\"other\":0,\"number\":0}\n");
+}
 
-    // A field that was added later and that the tree lacks is filled, and no other.
+#[test]
+fn what_a_tree_lacks_of_fields_is_filled_and_what_it_has_beside_is_left_out() {
+    let place = Place::new("ntuples-trees-appended");
+    place.pool_with_files();
+    make_tree_file(&place.path("t.root"));
+    place.ok(&["ntuple", "import", "p", "c", "t.root", "--name", "other", "-f", "other.", "-f", "number"]);
     let weights = Array::Values(Values::F64(vec![2.0; 100]));
     write_file(&place.path("weights.root"), &[("weight", &weights)], &Options::default(), 1);
     place.ok(&["ntuple", "add-column", "p", "c", "other", "--from", "weights.root"]);
     let append = ["ntuple", "append", "p", "c", "other", "t.root"];
+    let lacks = place.fails(2, &append);
+    assert!(
+        lacks.ends_with("; add --fill weight=VALUE, with the value of each, and --leave-out\n"),
+        "{lacks}"
+    );
+    let append = [&append[..], &["--leave-out"]].concat();
     let lacks = place.fails(2, &append);
     assert!(lacks.ends_with("; add --fill weight=VALUE, with the value of each\n"), "{lacks}");
     place.ok(&[&append[..], &["--fill", "weight=-1"]].concat());
@@ -276,10 +308,10 @@ fn a_tree_is_listed_read_imported_and_appended() {
         "{\"other\":297,\"number\":99,\"weight\":2.0}\n{\"other\":0,\"number\":0,\"weight\":-1.0}\n";
     assert_eq!(rows, last_and_first);
     place.ok(&["ntuple", "import", "p", "c", "weights.root", "--name", "weights"]);
-    let nothing = ["ntuple", "append", "p", "c", "weights", "t.root", "--fill", "weight=1"];
+    let nothing = ["ntuple", "append", "p", "c", "weights", "t.root", "--fill", "weight=1", "--leave-out"];
     let lacks = place.fails(2, &nothing);
     assert!(lacks.contains("missing: \"weight\" (double)"), "no entries are made up: {lacks}");
-    assert!(!lacks.contains("--fill") && lacks.contains("`skim` and `add-column` do that"), "{lacks}");
+    assert!(lacks.ends_with("not made of what is filled alone\n"), "{lacks}");
     // All that a tree lacks is told.
     place.ok(&["ntuple", "clone", "p", "c", "weights", "more"]);
     let other = Array::Values(Values::I32((0..100).collect()));
@@ -287,8 +319,8 @@ fn a_tree_is_listed_read_imported_and_appended() {
     place.ok(&["ntuple", "add-column", "p", "c", "more", "--from", "other.root"]);
     place.ok(&["ntuple", "add-column", "p", "c", "more", "--from", "t.root", "-f", "number"]);
     let lacks = place.fails(2, &["ntuple", "append", "p", "c", "more", "t.root", "--fill", "far=1"]);
-    let missing = "missing: \"weight\" (double), \"near\" (std::int32_t); what the ntuple had from the beginning is not \
-                   filled (\"weight\")";
+    let missing = "missing: \"weight\" (double), \"near\" (std::int32_t); not in the ntuple: \"other.\" (std::int32_t), \"unknown\" \
+                   (not read)";
     assert!(lacks.contains(missing), "{lacks}");
 }
 

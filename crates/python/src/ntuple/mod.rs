@@ -14,7 +14,7 @@ use dolmen_env::{Clock, RealClock};
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::rootfile::{FileOptions, FileTime};
 use dolmen_rntuple::write::Options;
-use pyo3::prelude::{Bound, PyModule, PyModuleMethods, PyResult, wrap_pyfunction};
+use pyo3::prelude::{Bound, PyModule, PyModuleMethods, PyResult, pyfunction, wrap_pyfunction};
 
 /// The compression of a number in a file: algorithm times 100 and level.
 fn compression(settings: u32) -> Result<Compression> {
@@ -36,6 +36,12 @@ fn file_options(compression: Compression, time_s: Option<u64>) -> FileOptions {
     FileOptions { time: FileTime::of_unix(time_s), compression }
 }
 
+/// The one of some names that is nearest to what is none of them, if it is near.
+#[pyfunction]
+fn near(name: &str, names: Vec<String>) -> Option<String> {
+    dolmen_rntuple::near(name, names.iter().map(|name| &**name)).map(str::to_owned)
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reader::NtupleReader>()?;
     module.add_class::<reader::NtupleServer>()?;
@@ -45,6 +51,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stored::NtupleAppender>()?;
     module.add_class::<stored::NtupleColumnAdder>()?;
     module.add_class::<trees::NtupleTree>()?;
+    module.add_function(wrap_pyfunction!(near, module)?)?;
     module.add_function(wrap_pyfunction!(trees::trees, module)?)?;
     module.add_function(wrap_pyfunction!(reader::parse_trace, module)?)?;
     module.add_function(wrap_pyfunction!(reader::trace_text, module)?)?;

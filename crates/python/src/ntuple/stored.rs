@@ -13,8 +13,8 @@ use crate::watch::{detached, teller};
 use dolmen_remote::Remote;
 use dolmen_rntuple::format::schema::{Field, Schema};
 use dolmen_rntuple::store::{
-    Appender, Collected, ColumnAdder, CreateOptions, Fill, Store, StoreOptions, Stored, TreeOptions, Version,
-    When,
+    Appender, Collected, ColumnAdder, CreateOptions, Fill, LeftOut, Store, StoreOptions, Stored, TreeOptions,
+    Version, When,
 };
 use dolmen_rntuple::write::{self, Options, Room};
 use dolmen_rntuple::{Entries, Ntuple, Source};
@@ -24,6 +24,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A version as Python has it: its number, when it was made in nanoseconds since 1970, entries, clusters, and what made it.
 type Told = (u64, u64, u64, u64, String);
+
+/// What was imported of a tree: the ntuple, why branches are left out, and branches whose fields have other names, with these.
+type Imported = (StoredNtuple, Vec<String>, Vec<(String, String)>);
 
 /// What was reshaped: the version, the entries, clusters before and after.
 type Reshaped = (Told, (u64, u64), u64, u64);
@@ -179,7 +182,8 @@ impl NtupleStore {
         Ok(self.hold(py, stored)?)
     }
 
-    /// Makes an ntuple of a tree: of its branches, or of some. Those that are not read are left out if that is asked for.
+    /// Makes an ntuple of a tree: of its branches, or of some. Those that are not read are left out if that is asked for. It, why branches are left
+    /// out, and those whose fields have other names, with these.
     #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
     #[pyo3(signature = (tree, name=None, branches=None, *, leaves_out=false, settings=501, page_bytes=262_144, cluster_bytes=134_217_728, group_bytes=None, keep_ns=None, object_class=None, progress=None))]
     fn import_tree(
@@ -196,18 +200,20 @@ impl NtupleStore {
         keep_ns: Option<u64>,
         object_class: Option<&str>,
         progress: Option<Py<PyAny>>,
-    ) -> PyResult<StoredNtuple> {
+    ) -> PyResult<Imported> {
         let how = create_options(group_bytes, keep_ns, object_class, Vec::new())?;
         let write = options(settings, page_bytes, cluster_bytes, true)?;
         let branches = branches.map(|names| names.into_iter().map(Into::into).collect());
         let of = TreeOptions { branches, leaves_out, write };
         let (teller, tree) = (teller(py, progress)?, tree.tree());
-        let stored = self.run(py, |store| {
+        let (stored, imported) = self.run(py, |store| {
             let name = name.unwrap_or_else(|| tree.own_name().to_owned());
-            store.import_tree(&name, &tree, &of, &how, teller)?;
-            Ok(store.ntuple(&name)?)
+            let imported = store.import_tree(&name, &tree, &of, &how, teller)?;
+            Ok((store.ntuple(&name)?, imported))
         })?;
-        Ok(self.hold(py, stored)?)
+        let left_out = imported.left_out.iter().map(ToString::to_string).collect();
+        let renamed = imported.renamed.into_iter().map(|(branch, field)| (branch.into(), field.into()));
+        Ok((self.hold(py, stored)?, left_out, renamed.collect()))
     }
 
     /// Makes an ntuple of branches of a tree, all at the top if none are named, and of entries of ranges.
@@ -491,7 +497,7 @@ impl StoredNtuple {
     }
 
     /// Begins to append.
-    #[pyo3(signature = (*, settings=501, page_bytes=262_144, cluster_bytes=134_217_728, fill=Vec::new()))]
+    #[pyo3(signature = (*, settings=501, page_bytes=262_144, cluster_bytes=134_217_728, fill=Vec::new(), leaves_out=false))]
     fn append(
         &self,
         py: Python<'_>,
@@ -499,6 +505,7 @@ impl StoredNtuple {
         page_bytes: u32,
         cluster_bytes: u64,
         fill: Vec<(String, Option<Bound<'_, PyAny>>)>,
+        leaves_out: bool,
     ) -> PyResult<NtupleAppender> {
         let options = options(settings, page_bytes, cluster_bytes, true)?;
         let mut fills = Vec::new();
@@ -509,6 +516,7 @@ impl StoredNtuple {
         let appender = self.slot.run(py, |stored| {
             let mut appender = stored.append()?;
             appender.fill(fills, &options);
+            appender.leave_out(leaves_out);
             Ok(appender)
         })?;
         let session = self.slot.session().clone();
@@ -608,6 +616,11 @@ impl NtupleColumnAdder {
     }
 }
 
+/// What is left out, in words.
+fn texts(left_out: &[LeftOut]) -> Vec<String> {
+    left_out.iter().map(ToString::to_string).collect()
+}
+
 /// Who appends to an ntuple of a container; used by ``dolmen.rntuple``.
 #[pyclass(frozen, module = "dolmen", name = "NtupleAppender")]
 pub(crate) struct NtupleAppender {
@@ -650,14 +663,49 @@ impl NtupleAppender {
         Ok(self.run(py, put)?)
     }
 
-    /// Puts all entries of another ntuple with the same fields, its pages as they are.
-    fn put_ntuple(&self, py: Python<'_>, reader: PyRef<'_, NtupleReader>) -> PyResult<()> {
+    /// Whether another ntuple can be put; what is left out of it then.
+    fn check_ntuple(&self, py: Python<'_>, reader: PyRef<'_, NtupleReader>) -> PyResult<Vec<String>> {
         let from = reader.ntuple(py)?;
+        let schema = match &from {
+            Any::File(from) => &from.header().schema,
+            Any::Stored(from) => &from.header().schema,
+        };
+        Ok(self.run(py, |appender| Ok(texts(&appender.check_ntuple(schema)?)))?)
+    }
+
+    /// Whether a tree can be put; what is left out of it then.
+    fn check_tree(&self, py: Python<'_>, tree: PyRef<'_, NtupleTree>) -> PyResult<Vec<String>> {
+        let tree = tree.tree();
+        Ok(self.run(py, |appender| Ok(texts(&appender.check_tree(&tree)?)))?)
+    }
+
+    /// Puts all entries of another ntuple with the same fields, its pages as they are.
+    #[pyo3(signature = (reader, *, progress=None))]
+    fn put_ntuple(
+        &self,
+        py: Python<'_>,
+        reader: PyRef<'_, NtupleReader>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let from = reader.ntuple(py)?;
+        let teller = teller(py, progress)?;
         let put = |appender: &mut Appender| match &from {
-            Any::File(from) => Ok(appender.push_all(from)?),
-            Any::Stored(from) => Ok(appender.push_all(from)?),
+            Any::File(from) => Ok(appender.push_all_telling(from, teller)?),
+            Any::Stored(from) => Ok(appender.push_all_telling(from, teller)?),
         };
         Ok(self.run(py, put)?)
+    }
+
+    /// Puts all entries of a tree, of the branches that are the fields.
+    #[pyo3(signature = (tree, *, progress=None))]
+    fn put_tree(
+        &self,
+        py: Python<'_>,
+        tree: PyRef<'_, NtupleTree>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let (teller, tree) = (teller(py, progress)?, tree.tree());
+        Ok(self.run(py, |appender| Ok(appender.push_tree(&tree, teller)?))?)
     }
 
     /// Makes what was put part of the ntuple: all of it or nothing.

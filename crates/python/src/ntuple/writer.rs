@@ -62,7 +62,9 @@ pub(super) fn add(
         // What was there before stays as it is.
         let top = name.split('.').next();
         if !fields.iter().any(|(field, _)| Some(&**field) == top) {
-            return Err(dolmen_rntuple::Error::NoField { name: (&**name).into() }.into());
+            return Err(
+                dolmen_rntuple::Error::no_field(name, fields.iter().map(|(field, _)| &**field)).into()
+            );
         }
         write::narrow(schema, name, narrow, options.compression)?;
     }
@@ -153,7 +155,7 @@ fn complete(schema: &Schema, fields: &Lendings) -> Result<()> {
     let tops = schema.tops().map(|number| &schema.fields[number as usize]);
     for field in tops.filter(|field| field.source.is_none()) {
         if !fields.iter().any(|(name, _)| **name == *field.name) {
-            return Err(dolmen_rntuple::Error::NoField { name: field.name.clone() }.into());
+            return Err(dolmen_rntuple::Error::no_field(&field.name, []).into());
         }
     }
     Ok(())

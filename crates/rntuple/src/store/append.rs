@@ -3,7 +3,7 @@
 use super::base::{Base, Placed, PlacedColumn, is_deferred};
 use super::catalogue::Stored;
 use super::commit::{Version, commit};
-use super::fill::{self, Fill, Fills};
+use super::fill::{self, Differ, Fill, Fills, LeftOut};
 use super::home::At;
 use super::measure::Measure;
 use super::numbers::Numbers;
@@ -36,7 +36,7 @@ pub struct Appender {
     clusters: Vec<Placed>,
     /// How many columns these have.
     column_count: usize,
-    fills: Fills,
+    pub(super) fills: Fills,
 }
 
 /// Pages on their way into objects that nobody else knows.
@@ -77,10 +77,16 @@ impl Appender {
         self.writing.measures = measures;
     }
 
-    /// Fills fields where what is put has no values of them, if they were added to the ntuple later; also those that others add before the commit.
-    /// What is filled is written as `options` say.
+    /// Fills fields where what is put has no values of them; also those that others add before the commit. What is filled is written as `options`
+    /// say, and so is what comes of a tree.
     pub fn fill(&mut self, fields: Vec<Fill>, options: &Options) {
-        self.fills = Fills { fields, options: *options };
+        self.fills = Fills { fields, options: *options, ..self.fills };
+    }
+
+    /// Whether fields of another ntuple, and branches of a tree, are left out that the ntuple has not, and branches that are not read; not so
+    /// unless it is said.
+    pub fn leave_out(&mut self, leaves_out: bool) {
+        self.fills.leaves_out = leaves_out;
     }
 
     /// Whether all that is filled are fields of the ntuple by now, and what lacks these fields at the top can be put.
@@ -89,15 +95,23 @@ impl Appender {
     /// # Errors
     /// [`Error::NoFill`]; [`Error::OtherFields`].
     pub fn check(&self, lacking: &[u32]) -> Result<()> {
-        let first = self.base.first_fields();
-        self.fills.check_names(&self.base.schema, first)?;
-        self.fills.check(&self.base.schema, lacking, first)
+        self.fills.check_names(&self.base.schema)?;
+        self.fills.check(&self.base.schema, lacking)
+    }
+
+    /// Whether another ntuple can be put, of which nothing but the schema is looked at; what is left out of it then.
+    ///
+    /// # Errors
+    /// [`Error::NoFill`]; [`Error::OtherFields`]; [`Error::NoFit`] of a value that its field cannot have.
+    pub fn check_ntuple(&self, schema: &Schema) -> Result<Vec<LeftOut>> {
+        self.fills.check_names(&self.base.schema)?;
+        self.fills.settle(&self.base.schema, fill::matched(&self.base.schema, schema).differ)
     }
 
     /// Puts a cluster into the store.
     ///
     /// # Errors
-    /// [`Error::OtherFields`] if there are fields without pages that are not filled; [`Error::NoFit`] of one that cannot be filled so;
+    /// [`Error::OtherFields`] if there are fields without pages that are not filled, or no others; [`Error::NoFit`] of one that cannot be filled so;
     /// [`Error::OtherSchema`]; [`Error::Corrupt`] for a page that is not what its checksum says, or of other elements than entries;
     /// [`Error::Expired`]; [`Error::Store`].
     pub fn push(&mut self, cluster: &SealedCluster<'_>) -> Result<()> {
@@ -112,7 +126,7 @@ impl Appender {
         let lacking = fill::lacking(schema, &cluster.columns);
         let (entry_count, mut columns) = (cluster.entry_count, Cow::Borrowed(&cluster.columns[..]));
         if !lacking.is_empty() {
-            self.fills.check(schema, &lacking, self.base.first_fields())?;
+            self.fills.settle(schema, Differ { lacking: lacking.clone(), ..Differ::default() })?;
             let columns = columns.to_mut();
             columns.resize(schema.columns.len(), None);
             for (column, filled) in
@@ -129,7 +143,7 @@ impl Appender {
     /// Puts all clusters of another ntuple with the same fields, in whatever order, their pages as they are.
     ///
     /// # Errors
-    /// [`Error::OtherFields`] if there are others, or some are missing that are not filled; [`Error::NoFit`] of one that cannot be filled so;
+    /// [`Error::OtherFields`] if there are others that are not left out, or some are missing that are not filled; [`Error::NoFit`] of one that cannot be filled so;
     /// those of reading; [`Error::Expired`]; [`Error::Store`].
     pub fn push_all<S: Source>(&mut self, from: &Ntuple<S>) -> Result<()> {
         self.push_all_telling(from, |_| ())
@@ -146,23 +160,27 @@ impl Appender {
     ) -> Result<()> {
         self.catch_up()?;
         let schema = &self.base.schema;
-        let matched = fill::matched(schema, &from.header().schema)?;
-        self.fills.check(schema, &matched.lacking, self.base.first_fields())?;
+        let fill::Matched { columns, differ } = fill::matched(schema, &from.header().schema);
+        let lacking = differ.lacking.clone();
+        self.fills.settle(schema, differ)?;
         let class = ObjectClass(self.base.anchor.class);
         // The order is one of the ntuple's columns; those that are copied have the other's numbers.
         let place = |number: &u32| {
-            let found = matched.columns.get(*number as usize).copied().flatten()?;
+            let found = columns.get(*number as usize).copied().flatten()?;
             u32::try_from(found).ok()
         };
         let order = self.writing.config.order.iter().filter_map(place).collect();
-        let copied = self.writing.in_order(order, |writing| writing.copy_all(class, from, progress))?;
+        let mut is_wanted = vec![false; from.header().schema.columns.len()];
+        columns.iter().flatten().for_each(|&found| is_wanted[found] = true);
+        let copy = |writing: &mut Writing| writing.copy_all(class, from, &is_wanted, progress);
+        let copied = self.writing.in_order(order, copy)?;
         let mut clusters = Vec::new();
         for cluster in copied {
             let column = |found: &Option<usize>| cluster.columns.get((*found)?).cloned().flatten();
-            let columns = matched.columns.iter().map(column).collect();
+            let columns = columns.iter().map(column).collect();
             clusters.push(Placed { entry_count: cluster.entry_count, columns });
         }
-        self.put_fills(&mut clusters, &matched.lacking)?;
+        self.put_fills(&mut clusters, &lacking)?;
         self.clusters.append(&mut clusters);
         Ok(())
     }
@@ -197,7 +215,7 @@ impl Appender {
         }
         let added = fill::behind(schema, self.column_count);
         if !self.clusters.is_empty() {
-            self.fills.check(schema, &added, self.base.first_fields())?;
+            self.fills.check(schema, &added)?;
             let mut clusters = self.clusters.clone();
             self.put_fills(&mut clusters, &added)?;
             self.clusters = clusters;
@@ -231,7 +249,7 @@ impl Appender {
             if base.schema.columns.len() != column_count {
                 return Err(Error::OtherSchema);
             }
-            fills.check_names(&base.schema, base.first_fields())?;
+            fills.check_names(&base.schema)?;
             base.append(clusters, Made::Appended, store.now_ns())
         })?;
         self.clusters.clear();

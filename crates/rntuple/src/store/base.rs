@@ -164,11 +164,6 @@ impl Base {
         Ok(lists)
     }
 
-    /// How many fields there were before any were added.
-    pub(super) fn first_fields(&self) -> usize {
-        self.families[0].after.fields
-    }
-
     /// How many groups of clusters there are.
     fn group_count(&self) -> usize {
         self.families[0].groups.len()

@@ -110,7 +110,11 @@ pub(super) fn part<S: Source>(ntuple: &Ntuple<S>, names: &[&str]) -> Result<Part
     for name in names {
         let is_it = |number: &u32| &*schema.fields[*number as usize].name == *name;
         let field = ntuple.top_fields().find(is_it);
-        is_in[field.ok_or_else(|| Error::NoField { name: (*name).into() })? as usize] = true;
+        let none = || {
+            let names = ntuple.top_fields().map(|number| &*schema.fields[number as usize].name);
+            Error::no_field(name, names)
+        };
+        is_in[field.ok_or_else(none)? as usize] = true;
     }
     for number in 0..schema.fields.len() {
         is_in[number] = is_in[number] || is_in[schema.fields[number].parent as usize];

@@ -1,6 +1,7 @@
-//! What is appended to an ntuple has its fields, whatever their order: what is missing is told, or filled where that is asked for.
+//! What is appended to an ntuple has its fields, whatever their order: what is missing is told, or filled where that is asked for, and what is too
+//! much is told, or left out.
 //!
-//! Only what was added later is filled: data from before it was there have no values of it.
+//! Only what is named is filled, and no entries are made of that alone.
 
 use super::base::is_deferred;
 use super::prune::Number;
@@ -8,8 +9,10 @@ use crate::array::{Array, Lists, Values};
 use crate::error::{Error, Fit, OtherFields, Result};
 use crate::format::column::{ColumnKind, InMemory};
 use crate::format::schema::{Column, Field, Role, Schema};
+use crate::near::near;
 use crate::sealed::SealedColumn;
 use crate::write::{self, DEPTH_MAX, Options};
+use core::fmt;
 use std::collections::BTreeSet;
 
 /// A field at the top that is filled where what is appended has no values of it.
@@ -21,20 +24,54 @@ pub struct Fill {
     pub number: Option<Number>,
 }
 
-/// What an appender fills, and how that is written.
+/// What is not appended of what another ntuple, or a tree, has.
+#[derive(Debug)]
+pub enum LeftOut {
+    /// The ntuple has no such field.
+    NoField {
+        /// Its name.
+        name: Box<str>,
+        /// Its type.
+        of: Box<str>,
+    },
+    /// A branch is not read: an [`Error::BranchRefused`].
+    Refused(Error),
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoField { name, of } => write!(f, "\"{name}\" ({of}) is no field of the ntuple"),
+            Self::Refused(why) => why.fmt(f),
+        }
+    }
+}
+
+/// What an appender fills, how that is written, and whether it leaves out what is too much.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fills {
     pub(super) fields: Vec<Fill>,
     pub(super) options: Options,
+    pub(super) leaves_out: bool,
 }
 
-/// Columns of another ntuple as those of one, and the fields at the top that it lacks.
+/// Columns of another ntuple as those of one.
 #[derive(Debug)]
 pub(super) struct Matched {
     /// For each column that of the other, if it has one.
     pub(super) columns: Vec<Option<usize>>,
-    /// Fields that the other has not.
+    pub(super) differ: Differ,
+}
+
+/// How fields at the top are different from those of an ntuple.
+#[derive(Default, Debug)]
+pub(super) struct Differ {
+    /// Fields of the ntuple that are not there.
     pub(super) lacking: Vec<u32>,
+    /// Fields that it has not: names and types.
+    pub(super) more: Vec<(Box<str>, Box<str>)>,
+    /// Fields of other types: name, its type, type that was given.
+    pub(super) others: Vec<(Box<str>, Box<str>, Box<str>)>,
 }
 
 /// For each field that at the top.
@@ -48,7 +85,7 @@ fn tops(schema: &Schema) -> Vec<u32> {
 }
 
 /// Fields at the top that have values of their own.
-fn own_tops(schema: &Schema) -> impl Iterator<Item = u32> {
+pub(super) fn own_tops(schema: &Schema) -> impl Iterator<Item = u32> {
     schema.tops().filter(|&number| schema.fields[number as usize].source.is_none())
 }
 
@@ -80,24 +117,21 @@ pub(super) fn behind(schema: &Schema, first: usize) -> Vec<u32> {
 }
 
 /// Finds fields of another schema by their names.
-///
-/// # Errors
-/// [`Error::OtherFields`] if there are others, or some of another type.
-pub(super) fn matched(schema: &Schema, other: &Schema) -> Result<Matched> {
+pub(super) fn matched(schema: &Schema, other: &Schema) -> Matched {
     let (own, others) = (tops(schema), tops(other));
-    let mut matched = Matched { columns: vec![None; schema.columns.len()], lacking: Vec::new() };
-    let mut differ = OtherFields::default();
+    let mut columns = vec![None; schema.columns.len()];
+    let mut differ = Differ::default();
     for top in own_tops(schema) {
         let name = &schema.fields[top as usize].name;
         let Some(found) = own_tops(other).find(|&found| other.fields[found as usize].name == *name) else {
-            matched.lacking.push(top);
+            differ.lacking.push(top);
             continue;
         };
         if !is_alike((schema, &own, top), (other, &others, found)) {
             differ.others.push(different(name, (schema, &own, top), (other, &others, found)));
         }
         let pairs = columns_of(schema, &own, top).into_iter().zip(columns_of(other, &others, found));
-        pairs.for_each(|(own, found)| matched.columns[own] = Some(found));
+        pairs.for_each(|(own, found)| columns[own] = Some(found));
     }
     for top in own_tops(other) {
         let name = &other.fields[top as usize].name;
@@ -105,11 +139,7 @@ pub(super) fn matched(schema: &Schema, other: &Schema) -> Result<Matched> {
             differ.more.push((name.clone(), type_of(other, top)));
         }
     }
-    if differ.more.is_empty() && differ.others.is_empty() {
-        return Ok(matched);
-    }
-    differ.missing = named(schema, &matched.lacking);
-    Err(Error::OtherFields(Box::new(differ)))
+    Matched { columns, differ }
 }
 
 /// A field at the top of a schema, with what is at the top of each.
@@ -160,7 +190,7 @@ fn different(name: &str, own: Top<'_>, other: Top<'_>) -> (Box<str>, Box<str>, B
 }
 
 /// The type of a field in words.
-fn type_of(schema: &Schema, number: u32) -> Box<str> {
+pub(super) fn type_of(schema: &Schema, number: u32) -> Box<str> {
     let field = &schema.fields[number as usize];
     let below = || {
         let names = schema.below(number).map(|below| &*schema.fields[below as usize].name);
@@ -202,43 +232,57 @@ pub(super) fn part(schema: &Schema, tops_wanted: &[u32]) -> (Schema, Vec<usize>)
 }
 
 impl Fills {
-    /// Whether all that is filled are fields at the top; those from number `first` on were added later.
+    /// Whether all that is filled are fields at the top.
     ///
     /// # Errors
     /// [`Error::NoFill`].
-    pub(super) fn check_names(&self, schema: &Schema, first: usize) -> Result<()> {
-        let names = |from: usize| {
-            let tops = own_tops(schema).filter(move |&top| top as usize >= from);
-            tops.map(|top| &*schema.fields[top as usize].name)
-        };
-        let unknown = self.fields.iter().find(|fill| !names(0).any(|name| *fill.field == *name));
+    pub(super) fn check_names(&self, schema: &Schema) -> Result<()> {
+        let names = || own_tops(schema).map(|top| &*schema.fields[top as usize].name);
+        let unknown = self.fields.iter().find(|fill| !names().any(|name| *fill.field == *name));
         let Some(Fill { field, .. }) = unknown else { return Ok(()) };
-        let near = names(0).map(|name| (differences(field, name), name)).min();
-        let near = near.filter(|&(count, name)| count <= NEAR_MAX.min(name.chars().count() / 2));
         Err(Error::NoFill {
             field: field.clone(),
-            near: near.map(|(_, name)| name.into()),
-            added: names(first).map(Into::into).collect(),
+            near: near(field, names()).map(Into::into),
+            others: names().map(Into::into).collect(),
         })
     }
 
-    /// Whether all that is lacking is filled: fields from number `first` on, which were added later.
+    /// Whether all that is lacking is filled.
     ///
     /// # Errors
     /// [`Error::OtherFields`].
-    pub(super) fn check(&self, schema: &Schema, lacking: &[u32], first: usize) -> Result<()> {
-        let is_filled = |top: u32| {
-            let name = &schema.fields[top as usize].name;
-            top as usize >= first && self.fields.iter().any(|fill| fill.field == *name)
-        };
-        let missing: Vec<u32> = lacking.iter().copied().filter(|&top| !is_filled(top)).collect();
+    pub(super) fn check(&self, schema: &Schema, lacking: &[u32]) -> Result<()> {
+        let missing = named(schema, &self.not_filled(schema, lacking));
         if missing.is_empty() {
             return Ok(());
         }
-        let own = missing.iter().filter(|&&top| (top as usize) < first);
-        let own: Vec<Box<str>> = own.map(|&top| schema.fields[top as usize].name.clone()).collect();
-        let (are_added, missing) = (own.is_empty(), named(schema, &missing));
-        Err(Error::OtherFields(Box::new(OtherFields { missing, are_added, own, ..OtherFields::default() })))
+        Err(Error::OtherFields(Box::new(OtherFields { missing, ..OtherFields::default() })))
+    }
+
+    /// Whether what has these fields can be appended, with what is filled and left out; what is left out.
+    ///
+    /// # Errors
+    /// [`Error::OtherFields`]; [`Error::NoFit`] of a value that its field cannot have.
+    pub(super) fn settle(&self, schema: &Schema, differ: Differ) -> Result<Vec<LeftOut>> {
+        let Differ { lacking, more, others } = differ;
+        let are_all = !lacking.is_empty() && lacking.len() == own_tops(schema).count();
+        let missing = if are_all { lacking.clone() } else { self.not_filled(schema, &lacking) };
+        if missing.is_empty() && others.is_empty() && (more.is_empty() || self.leaves_out) {
+            // None of an entry: whether they can be filled so.
+            self.sealed(schema, &lacking, 0)?;
+            return Ok(more.into_iter().map(|(name, of)| LeftOut::NoField { name, of }).collect());
+        }
+        let more = if self.leaves_out { Vec::new() } else { more };
+        let missing = named(schema, &missing);
+        Err(Error::OtherFields(Box::new(OtherFields { missing, are_all, more, others })))
+    }
+
+    fn not_filled(&self, schema: &Schema, lacking: &[u32]) -> Vec<u32> {
+        let is_filled = |top: u32| {
+            let name = &schema.fields[top as usize].name;
+            self.fields.iter().any(|fill| fill.field == *name)
+        };
+        lacking.iter().copied().filter(|&top| !is_filled(top)).collect()
     }
 
     /// The columns of fields at the top, by the numbers of `schema`, for so many entries.
@@ -264,24 +308,6 @@ impl Fills {
         }
         Ok(sealed)
     }
-}
-
-/// Characters at most that are different in names that one is taken for the other.
-const NEAR_MAX: usize = 2;
-
-/// How many characters have to be left out, put in or replaced so that one name is the other, in whatever case.
-fn differences(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.to_lowercase().chars().collect();
-    let mut counts: Vec<usize> = (0..=other.len()).collect();
-    for (at, is) in one.to_lowercase().chars().enumerate() {
-        let mut before = core::mem::replace(&mut counts[0], at + 1);
-        for (to, &was) in other.iter().enumerate() {
-            let replaced = before + usize::from(is != was);
-            before = counts[to + 1];
-            counts[to + 1] = replaced.min(before + 1).min(counts[to] + 1);
-        }
-    }
-    counts[other.len()]
 }
 
 /// The same with bytes of its own.

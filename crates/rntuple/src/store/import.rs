@@ -55,7 +55,8 @@ impl Store {
         check(&header.schema)?;
         let cluster_bytes = from.all_clusters()?.iter().map(stored_bytes).max().unwrap_or(CLUSTER_BYTES);
         let of = (&header, from.known());
-        let copy = |writing: &mut Writing, class| writing.copy_all(class, from, progress);
+        let is_wanted = vec![true; header.schema.columns.len()];
+        let copy = |writing: &mut Writing, class| writing.copy_all(class, from, &is_wanted, progress);
         Ok(self.make(of, Made::Imported, (options, cluster_bytes), copy)?.1)
     }
 }
@@ -90,11 +91,12 @@ struct Batch<'g> {
 }
 
 impl Writing {
-    /// Puts all clusters of another ntuple.
+    /// Puts those columns of all clusters of another ntuple that are wanted of its schema.
     pub(super) fn copy_all<S: Source, P: GoOn>(
         &mut self,
         class: ObjectClass,
         from: &Ntuple<S>,
+        is_wanted: &[bool],
         mut progress: impl FnMut(u64) -> P,
     ) -> Result<Vec<Placed>> {
         // That they follow each other.
@@ -111,27 +113,32 @@ impl Writing {
             clusters.sort_by_key(|cluster| cluster.pages.first_entry);
             for cluster in clusters {
                 crate::stop::check()?;
-                placed.push(self.copy(class, from, &cluster, zones.as_deref())?);
+                placed.push(self.copy(class, from, &cluster, (is_wanted, zones.as_deref()))?);
                 progress(cluster.pages.first_entry + cluster.pages.entry_count).go_on()?;
             }
         }
         Ok(placed)
     }
 
-    /// Puts a cluster of another ntuple, of whose list these are the zones.
+    /// Puts wanted columns of a cluster of another ntuple, of whose list these are the zones.
     fn copy<S: Source>(
         &mut self,
         class: ObjectClass,
         from: &Ntuple<S>,
         cluster: &Cluster<'_>,
-        zones: Option<&[Option<Zone>]>,
+        (is_wanted, zones): (&[bool], Option<&[Option<Zone>]>),
     ) -> Result<Placed> {
         let schema = &from.header().schema;
         let (first_entry, entry_count) = (cluster.pages.first_entry, cluster.pages.entry_count);
         let entries = Entries { first: first_entry, end: first_entry + entry_count };
         let damaged = |error| from.naming(error, entries, |_| true);
         let mut columns = Vec::new();
+        let is_wanted = |number: usize| is_wanted.get(number).is_none_or(|is_wanted| *is_wanted);
         for (number, of_column) in cluster.pages.columns.iter().enumerate() {
+            if !is_wanted(number) {
+                columns.push(None);
+                continue;
+            }
             let pages = &cluster.list.pages[of_column.pages.clone()];
             for page in pages {
                 vet(from, number, page)?;
@@ -144,7 +151,10 @@ impl Writing {
         }
         let mut measures: Vec<_> =
             (0_u32..).zip(&schema.columns).map(|(number, column)| Measure::new(number, *column)).collect();
-        let sizes = cluster.pages.columns.iter().map(|of_column| {
+        let sizes = cluster.pages.columns.iter().enumerate().map(|(number, of_column)| {
+            if !is_wanted(number) {
+                return Vec::new();
+            }
             let stored = |page: &crate::format::page_list::Page| {
                 page.locator.bytes() + if page.has_checksum { CHECKSUM_BYTES as u64 } else { 0 }
             };

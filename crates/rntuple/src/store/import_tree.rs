@@ -17,12 +17,12 @@ use core::ops::Range;
 use dolmen_client::ObjectClass;
 
 /// Entries that are read beforehand, since not all trees say how many bytes they have: fewer than those of a basket, mostly.
-const PROBED_ENTRIES: u64 = 100;
+pub(super) const PROBED_ENTRIES: u64 = 100;
 
 /// Which branches of a tree become fields, and how these are written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TreeOptions {
-    /// Branches by their paths or names; none for all at the top.
+    /// Branches by their paths or names, or by those of the fields that they become; none for all at the top.
     pub branches: Option<Vec<Box<str>>>,
     /// Whether branches that this program does not read are left out; else one of them is an error.
     pub leaves_out: bool,
@@ -37,6 +37,8 @@ pub struct TreeImported {
     pub version: Version,
     /// Why branches were left out: an [`Error::BranchRefused`] of each.
     pub left_out: Vec<Error>,
+    /// Names of branches that are not those of their fields, and these.
+    pub renamed: Vec<(Box<str>, Box<str>)>,
 }
 
 /// A field that a branch becomes.
@@ -101,11 +103,13 @@ impl Store {
         let header =
             Header { name: name.into(), description: tree.title().into(), writer, schema, checksum: 0 };
         write::check_names(&header)?;
-        let tree = Of { tree, ranges, taken: &taken, schema: &header.schema, write: &how.write };
+        let of_tree = Of { tree, ranges, taken: &taken, schema: &header.schema, write: &how.write };
         let (of, bytes) = ((&header, header.schema.known()), how.write.cluster_bytes);
-        let put = |writing: &mut Writing, class| tree.put_all(writing, class, progress);
+        let put = |writing: &mut Writing, class| of_tree.put_all(writing, class, progress);
         let (_, version) = self.make(of, made, (options, bytes), put)?;
-        Ok(TreeImported { version, left_out })
+        let named = taken.into_iter().map(|field| (tree.branches()[field.branch].name.clone(), field.name));
+        let renamed = named.filter(|(branch, field)| branch != field).collect();
+        Ok(TreeImported { version, left_out, renamed })
     }
 }
 
@@ -204,9 +208,7 @@ fn taken(tree: &Tree, how: &TreeOptions) -> Result<(Vec<Taken>, Vec<Error>)> {
             }
             Err(why) => return Err(why),
         }
-        let name = tree.branches()[branch].field_name("");
-        let is_bad = |found: char| matches!(found, '.' | '/' | ' ' | '\\') || found.is_ascii_control();
-        let name: Box<str> = name.replace(is_bad, "_").into();
+        let name = tree.branches()[branch].as_field();
         if taken.iter().any(|other| other.name == name) {
             return Err(Error::NoFit { field: name, fit: Fit::Twice });
         }
@@ -223,7 +225,7 @@ fn taken(tree: &Tree, how: &TreeOptions) -> Result<(Vec<Taken>, Vec<Error>)> {
 }
 
 /// Entries that are read at a time.
-struct Steps {
+pub(super) struct Steps {
     next: u64,
     count: u64,
     step_bytes: u64,
@@ -236,7 +238,7 @@ struct Steps {
 }
 
 impl Steps {
-    fn of(tree: &Tree, branches: &[usize], step_bytes: u64) -> Self {
+    pub(super) fn of(tree: &Tree, branches: &[usize], step_bytes: u64) -> Self {
         let (mut said_bytes, mut starts, mut is_first) = (0_u64, Vec::new(), true);
         let mut waiting = branches.to_vec();
         while let Some(number) = waiting.pop() {
@@ -261,7 +263,7 @@ impl Steps {
     }
 
     /// The entries that are read next.
-    fn next(&mut self) -> Option<Entries> {
+    pub(super) fn next(&mut self) -> Option<Entries> {
         let (first, left) = (self.next, self.count - self.next);
         if left == 0 {
             return None;
@@ -283,7 +285,7 @@ impl Steps {
     }
 
     /// Takes note of how many bytes some entries had.
-    fn read(&mut self, entries: Entries, bytes: u64) {
+    pub(super) fn read(&mut self, entries: Entries, bytes: u64) {
         self.last = (entries.end - entries.first, bytes);
     }
 }

@@ -13,6 +13,7 @@
 
 mod affinity;
 mod append;
+mod append_tree;
 mod base;
 mod catalogue;
 mod cloned;
@@ -45,7 +46,7 @@ pub use catalogue::{CreateOptions, Listed, Store, StoreOptions, Stored, When};
 pub use collect::{Collected, Unreadable};
 pub use columns::ColumnAdder;
 pub use commit::Version;
-pub use fill::Fill;
+pub use fill::{Fill, LeftOut};
 pub use import_tree::{TreeImported, TreeOptions};
 pub use prune::{Compare, Condition, Number};
 pub use record::Made;

@@ -80,7 +80,8 @@ impl Narrow {
 /// # Errors
 /// [`Error::NoField`]; [`Error::NoFit`] if it has no floats, or numbers are out of their ranges.
 pub fn narrow(schema: &mut Schema, name: &str, narrow: Narrow, compression: Compression) -> Result<()> {
-    let no_field = || Error::NoField { name: name.into() };
+    let no_field =
+        || Error::no_field(name, schema.tops().map(|number| &*schema.fields[number as usize].name));
     let no_fit = || Error::NoFit { field: name.into(), fit: Fit::Column };
     let mut parts = name.split('.');
     let top = parts.next().ok_or_else(no_field)?;

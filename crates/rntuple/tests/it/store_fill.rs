@@ -168,7 +168,7 @@ fn data_from_before_a_field_was_added_are_appended_with_what_it_is_filled_with()
         let from = daily.open(When::Now).unwrap();
         let mut appender = stored.append().unwrap();
         let differ = differs(appender.push_all(&from));
-        assert!(differ.are_added && differ.more.is_empty() && differ.others.is_empty());
+        assert!(!differ.are_all && differ.more.is_empty() && differ.others.is_empty());
         assert_eq!(differ.missing.len(), 8);
         assert_eq!(names(&differ.missing)[..2], [("flag", "bool"), ("weight", "double")]);
         assert!(differ.to_string().contains("missing: \"flag\" (bool)"), "{differ}");
@@ -200,7 +200,7 @@ fn who_appends_while_fields_are_added_is_told_which_or_has_them_filled() {
         add_each_kind(&stored);
         for _ in 0..2 {
             let differ = differs(without.commit().map(drop));
-            assert_eq!((differ.missing.len(), differ.are_added), (8, true));
+            assert_eq!((differ.missing.len(), differ.are_all), (8, false));
         }
         without.discard().unwrap();
         assert_eq!(with.commit().unwrap().entry_count, 10);
@@ -228,7 +228,6 @@ fn fields_are_found_by_their_names_and_what_is_different_is_told_with_both_types
         let other = vec![("a", floats(0..5)), ("c", lists(5, ints(0..5)))];
         let other = create(&world, "other", &other);
         let mut appender = stored.append().unwrap();
-        appender.fill(vec![Fill { field: "b".into(), number: None }], &Options::default());
         let differ = differs(appender.push_all(&other.open(When::Now).unwrap()));
         assert_eq!(names(&differ.missing), [("b", "float")]);
         assert_eq!(names(&differ.more), [("c", "std::vector<std::int32_t>")]);
@@ -241,11 +240,6 @@ fn fields_are_found_by_their_names_and_what_is_different_is_told_with_both_types
         ] {
             assert!(said.contains(part), "{said}");
         }
-        // What was there from the start is never filled.
-        let only = create(&world, "only", &vec![("a", ints(0..5))]);
-        let differ = differs(appender.push_all(&only.open(When::Now).unwrap()));
-        assert!(!differ.are_added && names(&differ.missing) == [("b", "float")]);
-        assert!(!differ.to_string().contains("(fill)"), "{differ}");
         // The same type, stored in another way.
         let mut schema = Schema::default();
         write::schema(&mut schema, &borrowed(&old(0)), Compression::None).unwrap();
@@ -344,15 +338,15 @@ fn what_is_filled_and_no_field_is_refused_with_a_word_on_those_that_there_are() 
             other => panic!("{other:?}"),
         };
         let told = refused(filling(&["typo"]).check(&[]));
-        assert!(told.contains("\"typo\", which is no field of the ntuple; no field was added"), "{told}");
+        assert!(told.contains("\"typo\", which is no field of the ntuple; its fields are a, b"), "{told}");
         add_each_kind(&stored);
         let all: Vec<&str> = each_kind(0).into_iter().map(|(name, _)| name).collect();
         for (wrong, remedy) in [
             ("wieght", "\"weight\" is one"),
             ("Weight", "\"weight\" is one"),
             ("items.x", "\"items\" is one"),
-            ("pedestal", "those that were added later are flag, weight, small, text"),
-            ("", "those that were added later are flag, weight"),
+            ("luminosity", "its fields are a, b, flag, weight, small, text"),
+            ("", "its fields are a, b, flag, weight"),
         ] {
             let names = [&all[..], &[wrong]].concat();
             let told = refused(filling(&names).check(&[]));
@@ -370,26 +364,72 @@ fn what_is_filled_and_no_field_is_refused_with_a_word_on_those_that_there_are() 
 }
 
 #[test]
-fn of_what_is_missing_those_from_the_beginning_are_told_with_what_is_done_then() {
-    let world = World::any();
-    let stored = create(&world, "events", &old(0));
-    add_each_kind(&stored);
-    let mut appender = stored.append().unwrap();
-    appender.fill(fills(), &Options::default());
-    let only = create(&world, "only", &vec![("a", ints(0..5))]);
-    let differ = differs(appender.push_all(&only.open(When::Now).unwrap()));
-    assert_eq!((names(&differ.missing), &differ.own[..]), (vec![("b", "float")], &["b".into()][..]));
-    // Numbers of fields at the top: b, and one that was added.
-    for (lacking, missing, own) in [(&[0, 1][..], 2, 2), (&[1, 2], 2, 1), (&[2], 1, 0)] {
-        let differ = differs(stored.append().unwrap().check(lacking));
-        assert_eq!((differ.missing.len(), differ.own.len(), differ.are_added), (missing, own, own == 0));
-        let told = differ.to_string();
+fn what_was_there_from_the_beginning_is_filled_as_well_and_nothing_is_made_of_fills_alone() {
+    World::each(|world| {
+        let stored = create(&world, "events", &old(0));
+        add_each_kind(&stored);
+        let only = create(&world, "only", &vec![("a", ints(100..105))]).open(When::Now).unwrap();
+        let mut appender = stored.append().unwrap();
+        appender.fill(fills(), &Options::default());
+        let differ = differs(appender.push_all(&only));
+        assert_eq!(names(&differ.missing), [("b", "float")], "and what is filled is not missing");
+        assert!(differ.to_string().ends_with("a value is given for it (fill)"), "{differ}");
+        let with_b = |number| [fills(), vec![Fill { field: "b".into(), number }]].concat();
+        appender.fill(with_b(Some(Number::Float(1e40))), &Options::default());
+        let found = appender.check_ntuple(&only.header().schema);
+        assert!(matches!(found, Err(Error::NoFit { field, fit: Fit::Number }) if &*field == "b"));
+        appender.fill(with_b(Some(Number::Float(2.5))), &Options::default());
+        assert!(appender.check_ntuple(&only.header().schema).unwrap().is_empty());
+        appender.push_all(&only).unwrap();
+        push(&mut appender, &vec![("a", ints(105..110))]).unwrap();
+        assert_eq!(appender.commit().unwrap().entry_count, 15);
+        assert_eq!(read(&stored, "a", 5, 15), ints(100..110));
+        assert_eq!(read(&stored, "b", 5, 15), Array::Values(Values::F32(vec![2.5; 10])));
+        assert_filled(&stored, 5);
+        assert_filled(&stored, 10);
+        // Of nothing that the ntuple has no entries are made.
+        let none = create(&world, "none", &vec![("z", ints(0..5))]).open(When::Now).unwrap();
+        let a = Fill { field: "a".into(), number: None };
+        appender.fill([with_b(None), vec![a]].concat(), &Options::default());
+        appender.leave_out(true);
+        for found in [appender.push_all(&none), appender.check_ntuple(&none.header().schema).map(drop)] {
+            let differ = differs(found);
+            assert_eq!((differ.are_all, differ.missing.len(), differ.more.len()), (true, 10, 0));
+            assert!(differ.to_string().contains("not made of what is filled alone"), "{differ}");
+        }
+        assert!(stored.scrub(When::Now, |_| ()).unwrap().bad.is_empty());
+    });
+}
+
+#[test]
+fn what_the_ntuple_has_not_is_left_out_where_that_is_asked_for_and_its_pages_are_not_stored() {
+    World::each(|world| {
+        let (stored, plain) = (create(&world, "events", &old(0)), create(&world, "plain", &old(0)));
+        let more: Fields = each_kind(5).into_iter().chain(old(20).into_iter().rev()).collect();
+        let more = create(&world, "more", &more).open(When::Now).unwrap();
+        let mut appender = stored.append().unwrap();
+        let differ = differs(appender.push_all(&more));
+        assert!(differ.missing.is_empty() && differ.others.is_empty());
+        assert_eq!((differ.more.len(), names(&differ.more)[1]), (8, ("weight", "double")));
+        assert!(differ.to_string().ends_with("left out where that is asked for (leave_out)"), "{differ}");
+        appender.leave_out(true);
+        let left: Vec<String> =
+            appender.check_ntuple(&more.header().schema).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!((left.len(), &*left[0]), (8, "\"flag\" (bool) is no field of the ntuple"));
+        appender.push_all(&more).unwrap();
+        assert_eq!(appender.commit().unwrap().entry_count, 10);
+        append(&plain, &old(20)).unwrap();
         assert_eq!(
-            (told.contains("(fill)"), told.contains("clone or skim of it")),
-            (own == 0, own > 0),
-            "{told}"
+            (read(&stored, "a", 0, 10), read(&stored, "b", 5, 10)),
+            (read(&plain, "a", 0, 10), floats(20..25))
         );
-    }
+        let bytes =
+            |stored: &Stored| stored.scrub(When::Now, |_| ()).map(|done| (done.pages, done.bytes)).unwrap();
+        assert_eq!(bytes(&stored), bytes(&plain));
+        // What is of another type is not left out.
+        let other = create(&world, "other", &vec![("a", floats(0..5)), ("b", floats(0..5))]);
+        assert_eq!(differs(appender.push_all(&other.open(When::Now).unwrap())).others.len(), 1);
+    });
 }
 
 /// What the test of ends anywhere begins with: an ntuple with a field more than another has.

@@ -114,6 +114,14 @@ impl Branch {
         own.split('[').next().unwrap_or(own).trim_end_matches('.')
     }
 
+    /// The name of the field that it becomes: its own without what is behind a bracket or a dot at its end, with `_` for what names of fields
+    /// cannot have.
+    #[must_use]
+    pub fn as_field(&self) -> Box<str> {
+        let is_bad = |found: char| matches!(found, '.' | '/' | ' ' | '\\') || found.is_ascii_control();
+        self.field_name("").replace(is_bad, "_").into()
+    }
+
     /// What its values are, of a branch whose items' members are in the branches below.
     pub(super) fn container(&self) -> Container {
         let name = Name::parse(&self.class);

@@ -119,14 +119,21 @@ impl Tree {
             .map(|(number, _)| number)
     }
 
-    /// The number of a branch, by its path or else by its name, the first that has it.
+    /// The number of a branch, by its path, or else by its name or by that of the field that it becomes, the first that has it; those at the top
+    /// before others.
     ///
     /// # Errors
     /// [`Error::NoField`].
     pub fn branch(&self, name: &str) -> Result<usize> {
         let by_path = self.branches.iter().position(|branch| &*branch.path == name);
-        let found = by_path.or_else(|| self.branches.iter().position(|branch| &*branch.name == name));
-        found.ok_or_else(|| Error::NoField { name: name.into() })
+        let by_name = || self.branches.iter().position(|branch| &*branch.name == name);
+        let is_field = |number: &usize| *self.branches[*number].as_field() == *name;
+        let by_field = || {
+            let below = (0..self.branches.len()).filter(|&number| self.branches[number].parent.is_some());
+            self.top_branches().chain(below).find(is_field)
+        };
+        let none = || Error::no_field(name, self.branches.iter().map(|branch| &*branch.path));
+        by_path.or_else(by_name).or_else(by_field).ok_or_else(none)
     }
 
     /// Reads branches, by their numbers, of entries. A branch that has others below is read as records of these.
