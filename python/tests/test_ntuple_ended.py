@@ -246,7 +246,7 @@ def test_other_threads_run_while_a_call_is_under_way(store, file, tree, tmp_path
         "stored read": (lambda stored_reader: lambda: stored_reader.read([0, 1], 0, COUNT))(of.open()),
         "prune": (lambda stored_reader: lambda: stored_reader.prune([("number", ">", 7)], 0, COUNT))(of.open()),
         "export": lambda: reader.export_root(str(tmp_path / "out.root")),
-        "import": lambda: within.import_ntuple(reader, f"imported {next(numbers)}"),
+        "import": lambda: within.import_ntuple(reader, f"imported-{next(numbers)}"),
         "import tree": lambda: within.import_tree(opened._tree, f"tree-{next(numbers)}"),
         "skim": lambda: within.skim(reader, f"skim-{next(numbers)}", [], [(1, 100)]),
         "skim tree": lambda: within.skim_tree(opened._tree, f"skim-tree-{next(numbers)}", [], [(1, 100)]),

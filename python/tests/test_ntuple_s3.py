@@ -130,7 +130,7 @@ def test_a_store_in_a_bucket_is_what_one_in_a_container_is(weed, file):
         assert same(weed.store("a/store/")["events"].open()[name], values), name
     scrubbed = stored.scrub()
     assert scrubbed.pages > 10 and not scrubbed.bad
-    store.destroy("events")
+    store.destroy("events", force=True)
     assert store.names() == ["part", "some"]
     assert same(store["part"].open()["energy"], np.arange(COUNT + 100) * 0.5)
     store.collect()
@@ -357,7 +357,7 @@ def test_fields_that_were_added_are_filled_in_a_bucket_too(weed, file):
     assert not stored.scrub().bad
 
 
-def test_what_is_written_to_a_bucket_spares_the_stores_there(weed, file):
+def test_what_is_written_to_a_bucket_spares_the_stores_there(weed, file, monkeypatch):
     stored = weed.store("spared/store").import_root(file)
     ntuple = stored.open()
     for key in ("root", "conditions", "c/1/2", "deep/er/out.root"):
@@ -367,6 +367,11 @@ def test_what_is_written_to_a_bucket_spares_the_stores_there(weed, file):
         ):
             with pytest.raises(dolmen.Invalid, match="lies within the store of ntuples s3://events/spared/store.*another prefix"):
                 call()
+    with monkeypatch.context() as patch:
+        for name, value in weed.environment.items():
+            patch.setenv(name, value)
+        with pytest.raises(dolmen.Invalid, match="within the store of ntuples s3://events/spared/store"):
+            ntuple.to_parquet("s3://events/spared/store/root")
     ntuple.export_root("s3://events/spared/root.d/out.root", storage_options=weed.options)
     assert len(rntuple.open("s3://events/spared/root.d/out.root", storage_options=weed.options)) == len(ntuple)
     assert weed.store("spared/store").names() == ["events"] and not stored.scrub().bad

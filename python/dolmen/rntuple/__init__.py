@@ -50,6 +50,7 @@ from dolmen._dolmen import (
 )
 from dolmen._dolmen import near as _near
 from dolmen._dolmen import ntuples as _ntuples
+from dolmen._dolmen import spare_stores as _spare_stores
 from dolmen._dolmen import trees as _trees
 from dolmen.errors import Corrupt, Error, Exists, Invalid, NotFound
 from dolmen.rntuple import _arrays
@@ -1069,6 +1070,8 @@ class Ntuple(_Entries):
 def _whole(path: Any, options: Mapping[str, Any]) -> Iterator[Any]:
     """A path beside that of a file, which gets its name at the end, and goes with an exception; what is no file of here stays as it is."""
     told = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if told and told.startswith("s3://"):
+        _spare_stores(told)
     if told is None or "://" in told or options.get("filesystem") or (os.path.exists(told) and not os.path.isfile(told)):
         yield path
         return

@@ -9,6 +9,7 @@ use crate::path::shown_outside;
 use crate::progress::Bar;
 use clap::{Args, ValueEnum};
 use dolmen_env::Address;
+use dolmen_remote::place_of;
 use dolmen_rntuple::estimate::{Medium, Usage, blob_bytes, usage};
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::rootfile::{FileOptions, FileTime, VirtualFile};
@@ -319,6 +320,10 @@ fn dollars(amount: f64) -> String {
 
 pub(crate) fn plot(args: &Plot) -> Outcome<Answer> {
     let doing = || format!("draw {}", shown_outside(&args.to));
+    if place_of(&args.to).doing(doing)?.is_some() {
+        let failure = Failure::new(Exit::Usage, "a picture is written to a file of this machine");
+        return Err(failure.hint("name one with --to, and put it there from it")).doing(doing);
+    }
     args.chosen.source.refuse_own(&args.to).doing(doing)?;
     let (medium, (header, usage, _)) = (args.chosen.medium()?, args.chosen.usage()?);
     let mut bars: Vec<_> = by_field(&header, &usage)

@@ -194,6 +194,8 @@ fn what_is_not_read_where_it_is_is_told_with_how_it_is_fetched() {
             let told = place.fails(2, &["ntuple", command, "in.root", "--to", address]);
             assert!(told.contains("nothing is read or written"), "{told}");
         }
+        let told = place.fails(2, &["ntuple", "plot", "in.root", "--to", "s3://bucket/out.png"]);
+        assert!(told.contains("a picture is written to a file of this machine"), "{told}");
     }
 }
 

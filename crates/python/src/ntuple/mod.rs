@@ -55,5 +55,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(trees::trees, module)?)?;
     module.add_function(wrap_pyfunction!(reader::parse_trace, module)?)?;
     module.add_function(wrap_pyfunction!(reader::trace_text, module)?)?;
+    module.add_function(wrap_pyfunction!(remote::spare_stores, module)?)?;
     module.add_function(wrap_pyfunction!(reader::ntuples, module)?)
 }

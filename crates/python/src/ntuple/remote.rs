@@ -1,14 +1,16 @@
 //! Object stores of the S3 kind, and files of ROOT in them, by their addresses.
 
 use crate::error::{Error, Named, Result, Wrong};
+use crate::watch::detached;
 use core::time::Duration;
-use dolmen_remote::{Options, RemoteFile, RemoteOutput, place_of};
+use dolmen_remote::{Options, RemoteFile, RemoteOutput, address, place_of};
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::schema::Known;
 use dolmen_rntuple::rootfile::{FileOptions, RootFile, RootWriter, export, export_on};
 use dolmen_rntuple::{Ntuple, Source};
+use pyo3::prelude::{PyResult, Python, pyfunction};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How an endpoint is reached, as Python says it.
 pub(super) type Said = BTreeMap<String, String>;
@@ -109,4 +111,15 @@ pub(super) fn root_writer(
     let output = RemoteOutput::open(address, &options(said)?)?;
     let name = output.name().to_owned();
     Ok(RootWriter::create_on(Box::new(output), &name, header, known, how)?)
+}
+
+/// Raises Invalid for an address at which an object would lie within a store of ntuples; whatever else is wrong with it, who writes there is told.
+#[pyfunction]
+pub(super) fn spare_stores(py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    let spared =
+        detached(py, || match address(&path).map(|at| RemoteOutput::open(at, &Options::default())) {
+            Some(Err(error @ dolmen_remote::Error::WithinStore { .. })) => Err(Error::from(error)),
+            _ => Ok(()),
+        });
+    Ok(spared?)
 }
