@@ -188,6 +188,7 @@ def test_skims_clones_and_reshapes_have_what_was_wanted(cont, file):
     from_file = store.skim(rntuple.open(file), "from_file", start=10, stop=20).open()
     assert same(from_file["name"], [f"event {number}" for number in range(10, 20)])
     assert len(store.skim(stored.open(), "none", filter=[("energy", "<", 0)]).open()) == 0
+    assert store.skim(stored.open(), "fitting", ["n*"]).open().keys() == ["number", "name"]
     clone = store.clone(stored, "clone", ["energy"])
     stored.append(events(COUNT, 1))
     assert same(clone.open()["energy"], events()["energy"]) and clone.open().keys() == ["energy"]
