@@ -420,6 +420,10 @@ def test_what_records_in_lists_have_is_read_by_its_name_as_lists(cont):
     assert ntuple.arrays("jet.*").fields == ["jet.pt", "jet.hits", "jet.at"]
     some = ntuple.arrays("jet.pt", filter=[("len(jet)", "==", 3)])
     assert some["jet.pt"].to_list() == [row for row in events["jet", "pt"].to_list() if len(row) == 3]
+    two = ntuple.arrays("run", filter=[("len(jet.pt)", "==", 2), ("run", "<", 20)])["run"].to_list()
+    assert two == [at for at in range(20) if at % 4 == 2]
+    with pytest.raises(dolmen.Invalid, match=r"'jet.pt' has lists, .*'len\(jet.pt\)'"):
+        ntuple.arrays("run", filter=[("jet.pt", ">", 5)])
     table = pa.Table.from_batches(ntuple.batches(["jet.pt", "jet.hits"]))
     assert table["jet.pt"].to_pylist() == events["jet", "pt"].to_list()
     assert table["jet.hits"].to_pylist() == events["jet", "hits"].to_list()

@@ -971,11 +971,19 @@ class Ntuple(_Entries):
     ) -> Iterator[tuple[int, int, np.ndarray[Any, Any]]]:
         comparisons = _comparisons(filter)
         fields = [self.field(comparison.name) for comparison in comparisons]
-        zoned = _vetted(comparisons, self._trees(fields, 0, 0))
+        zoned = [one for one in _vetted(comparisons, self._trees(fields, 0, 0)) if self._has_zones(one)]
         for first, end in self._possible(zoned, start, stop):
             # Of lists and texts how long they are, and nothing of what they have.
             trees = [tree for field in fields for tree in self._reader.read_numbers([field.number], first, end)]
             yield first, end, _passed(comparisons, trees, end - first)
+
+    def _has_zones(self, comparison: tuple[str, str, Any]) -> bool:
+        """Whether zones of pages can tell of a comparison: not of what is within lists. Nothing is read for that."""
+        try:
+            self._reader.prune([comparison], 0, 0)
+        except Invalid:
+            return False
+        return True
 
     def _possible(
         self, conditions: list[tuple[str, str, Any]], start: int, stop: int

@@ -58,11 +58,18 @@ pub(super) fn known<'a>(any: &Any, filters: &'a [Filter]) -> Outcome<Known<'a>> 
     let mut of_zones = Vec::new();
     for (filter, array) in filters.iter().zip(&none) {
         vet(filter, array)?;
-        if !matches!(array, Array::Lists { of: Lists::Text, .. }) {
+        if has_zones(any, &filter.condition) {
             of_zones.push(filter.condition.clone());
         }
     }
     Ok(Known { filters, fields, of_zones })
+}
+
+/// Whether zones can tell of a condition: not of texts, nor of what is within lists. Nothing is read for that.
+fn has_zones(any: &Any, condition: &Condition) -> bool {
+    let Any::Ntuple(opened) = any else { return false };
+    let Opened::Stored(ntuple, _) = &**opened else { return false };
+    ntuple.prune(core::slice::from_ref(condition), Entries { first: 0, end: 0 }).is_ok()
 }
 
 /// Refuses a filter of what a field does not have.

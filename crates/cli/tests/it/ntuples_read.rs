@@ -221,6 +221,9 @@ fn what_records_in_lists_have_is_shown_and_read_by_its_name() {
             json!({ "jet.pt": [], "run": 1 }),
         ];
         assert_eq!(pts, wanted);
+        let long =
+            lines(&read("read", &["-f", "run", "--filter", "len(jet.pt) >= 2", "--filter", "run < 3"]));
+        assert_eq!(long, [json!({ "run": 2 }), json!({ "run": 2 })]);
         let all = lines(&read("head", &["-n", "1", "-f", "jet.*"]));
         assert_eq!(all, [json!({ "jet.pt": [0], "jet.eta": [100] })]);
         let shown = read("show", &["--subfields", "--json"]);
