@@ -148,6 +148,13 @@ fn by_field(header: &Header, usage: &Usage) -> BTreeMap<u32, (u64, u64, u64)> {
     sums
 }
 
+/// As [`by_field`], of the fields at the top alone.
+fn by_top(header: &Header, usage: &Usage) -> BTreeMap<u32, (u64, u64, u64)> {
+    let mut sums = by_field(header, usage);
+    sums.retain(|&field, _| header.schema.top(field) == field);
+    sums
+}
+
 /// Adds a field and, if they are wanted, those that are asked for below it, with the names by which they are.
 fn with_subfields<S: dolmen_rntuple::Source>(
     ntuple: &Ntuple<S>,
@@ -273,7 +280,7 @@ pub(crate) fn estimate(args: &Estimate) -> Outcome<Answer> {
     let blob = blob_bytes(&medium, usage.stored_bytes / usage.cluster_count.max(1));
     let cost = usage.cost(&medium, blob);
     let is_all = args.chosen.fields.is_empty();
-    let field_count = if is_all { by_field(&header, &usage).len() } else { named };
+    let field_count = if is_all { by_top(&header, &usage).len() } else { named };
     let mut rows = vec![
         ("entries", usage.entry_count.to_string()),
         ("clusters", usage.cluster_count.to_string()),
@@ -326,7 +333,7 @@ pub(crate) fn plot(args: &Plot) -> Outcome<Answer> {
     }
     args.chosen.source.refuse_own(&args.to).doing(doing)?;
     let (medium, (header, usage, _)) = (args.chosen.medium()?, args.chosen.usage()?);
-    let mut bars: Vec<_> = by_field(&header, &usage)
+    let mut bars: Vec<_> = by_top(&header, &usage)
         .into_iter()
         .map(|(field, (stored, memory, _))| picture::Bar {
             name: header.schema.fields[field as usize].name.to_string(),
