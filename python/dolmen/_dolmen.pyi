@@ -479,13 +479,14 @@ class NtupleStore:
         branches: Sequence[str],
         ranges: Sequence[tuple[int, int]],
         *,
+        leaves_out: bool = False,
         settings: int = 501,
         page_bytes: int = 262_144,
         cluster_bytes: int = 134_217_728,
         group_bytes: int | None = None,
         keep_ns: int | None = None,
         object_class: str | None = None,
-    ) -> StoredNtuple: ...
+    ) -> tuple[StoredNtuple, list[str], list[tuple[str, str]]]: ...
     def skim(
         self,
         reader: NtupleReader,

@@ -166,6 +166,10 @@ def test_every_branch_of_the_sample_files_is_the_same_in_an_ntuple_that_it_is_im
             assert (len(ntuple), len(ntuple.fields)) == (len(tree), len(tops))
             for field, path in zip(ntuple.fields.values(), tops):
                 assert bits(ntuple._trees([field], 0, len(ntuple))) == bits(tree.trees([path])), path
+            left_out = stored.left_out
+            skimmed = store.skim(tree, "few", None, 0, 1, skip_unsupported=True)
+            assert skimmed.left_out == left_out and list(skimmed.open().fields) == list(ntuple.fields)
+            store.destroy("few")
             store.destroy("made")
 
 

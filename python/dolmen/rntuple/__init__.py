@@ -1491,6 +1491,7 @@ class Store:
         stop: int | None = None,
         *,
         filter: _Filter | None = None,
+        skip_unsupported: bool = False,
         compression: str | None = "zstd:1",
         group_bytes: int | None = None,
         keep: float | None = None,
@@ -1501,22 +1502,24 @@ class Store:
         Clusters all of whose entries are wanted are taken as they are, without being decompressed; others are written anew with
         ``compression``. ``columns`` are fields at the top, or patterns (``"Muon_*"``). Raises Exists.
 
-        Of a ``Tree`` (TTree) they are paths of branches, as are the names of the filter, and all is written as by ``import_tree``.
+        Of a ``Tree`` (TTree) they are paths of branches, as are the names of the filter, and all is written as by ``import_tree``, of which
+        ``skip_unsupported`` is.
         """
         if not isinstance(source, Tree):
             _wanted(source, Ntuple, "what open gives, of a file or of a Stored, or a Tree")
         names = [] if columns is None else source._chosen(columns)[1]
         if isinstance(source, Tree):
-            stored = self._store.skim_tree(
+            made = self._store.skim_tree(
                 source._tree,
                 name,
                 names,
                 source._passing(filter, start, stop),
+                leaves_out=skip_unsupported,
                 settings=_settings(compression),
                 **_stored(group_bytes, keep, object_class),
             )
-            return Stored(stored)
-        made, _passed, _written = self._store.skim(
+            return Stored(*made)
+        stored, _passed, _written = self._store.skim(
             source._reader,
             name,
             names,
@@ -1524,7 +1527,7 @@ class Store:
             settings=_settings(compression),
             **_stored(group_bytes, keep, object_class),
         )
-        return Stored(made)
+        return Stored(stored)
 
     def clone(
         self,
@@ -1536,10 +1539,11 @@ class Store:
         tag: str | None = None,
     ) -> "Stored":
         """Makes an ntuple of some fields, all unless they are named, of a version of another one of this container. No page is written:
-        both have the same ones, and what is done with one is not seen in the other. Raises Exists.
+        both have the same ones, and what is done with one is not seen in the other. ``columns`` are fields at the top, or patterns
+        (``"Muon_*"``). Raises Exists.
         """
         _wanted(stored, Stored, "store[name]")
-        names = [columns] if isinstance(columns, str) else list(columns or ())
+        names = [] if columns is None else stored.open(version=version, tag=tag)._chosen(columns)[1]
         return Stored(self._store.clone(stored._stored, name, names, *_when(version, tag, None)[:2]))
 
     def collect(self, *, alone: bool = False) -> Collected:

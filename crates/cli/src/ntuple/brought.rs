@@ -42,7 +42,8 @@ pub(crate) struct Import {
     /// What it is called in the container; its own name if not given
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Branches of a tree, by their names or by those that the fields get; all at the top if none are named
+    /// Branches of a tree, by their names or by those that the fields get, or patterns such as 'Muon_*' (* any characters, ? one); all at the top
+    /// if none are named
     #[arg(long = "field", short, value_name = "BRANCH")]
     fields: Vec<Box<str>>,
     /// Leave out branches of a tree that cannot be read, and say which
@@ -163,7 +164,9 @@ fn imported(args: &Import, any: &Any, to: &Home, name: &str) -> Outcome<Imported
         Any::Tree(tree) => {
             let mut write = Options::default();
             write.compression = args.compression.unwrap_or(write.compression);
-            let branches = (!args.fields.is_empty()).then(|| args.fields.clone());
+            let named = if args.fields.is_empty() { Vec::new() } else { any.fields(&args.fields)? };
+            let branches: Vec<Box<str>> = named.into_iter().map(|(name, _)| name.into()).collect();
+            let branches = (!branches.is_empty()).then_some(branches);
             let how = TreeOptions { branches, leaves_out: args.leave_out, write };
             let imported = to.store.import_tree(name, tree, &how, &options, progress);
             let imported = imported.map_err(|error| {

@@ -28,6 +28,9 @@ pub(crate) struct Skim {
     /// Fields at the top, or branches of a tree, or patterns such as 'Muon_*' (* any characters, ? one); all if none are named
     #[arg(long = "field", short, value_name = "FIELD")]
     fields: Vec<Box<str>>,
+    /// Leave out branches of a tree that cannot be read, and say which
+    #[arg(long, conflicts_with = "to")]
+    leave_out: bool,
     /// Only entries for which this holds: 'met > 20' of a number, 'len(hits) >= 2' of how long a list or a text is; of several all have to hold
     #[arg(long = "filter", value_name = "CONDITION", value_parser = filter)]
     filters: Vec<Filter>,
@@ -98,9 +101,11 @@ pub(crate) fn skim(args: &Skim) -> Outcome<Answer> {
         .doing(|| format!("skim {} to {name} in {}", args.source.shown(), home.shown()));
     drop(any);
     home.close()?;
-    let done = done?;
-    let text = format!("{name}, {}; {}", told(&done.version), clusters(done.passed, done.written));
+    let (done, left_out) = done?;
+    let mut text = format!("{name}, {}; {}", told(&done.version), clusters(done.passed, done.written));
+    text.extend(left_out.iter().flat_map(|why| ["\nleft out: ", why]));
     let mut json = described(&done.version);
+    json["left_out"] = json!(left_out);
     json["clusters_passed"] = json!(done.passed);
     json["clusters_written"] = json!(done.written);
     Ok(Answer::new(text, json))
@@ -115,7 +120,8 @@ fn open_both(from: &Source, to: &ContArg) -> Outcome<(Any, Home)> {
     Ok((Any::Ntuple(from.opened(read, name)?.into()), written))
 }
 
-fn skim_into(args: &Skim, any: &Any, home: &Home, name: &str) -> Outcome<Skimmed> {
+/// What was made, and why branches were left out.
+fn skim_into(args: &Skim, any: &Any, home: &Home, name: &str) -> Outcome<(Skimmed, Vec<String>)> {
     let (ranges, names) = wanted(args, any)?;
     let fields: Vec<&str> = names.iter().map(|name| &**name).collect();
     let wanted = Wanted { fields: &fields, ranges: &ranges };
@@ -123,16 +129,24 @@ fn skim_into(args: &Skim, any: &Any, home: &Home, name: &str) -> Outcome<Skimmed
     let write = args.written.options();
     let bar = Bar::of(any.entry_count(), "skimming", "entries");
     match any {
-        Any::Ntuple(opened) => Ok(each!(&**opened, ntuple => {
-            home.store.skim_telling(ntuple, &wanted, name, &how, &write, |done| step(&bar, done))
-        })?),
+        Any::Ntuple(opened) => {
+            let made = each!(&**opened, ntuple => {
+                home.store.skim_telling(ntuple, &wanted, name, &how, &write, |done| step(&bar, done))
+            });
+            Ok((made?, Vec::new()))
+        }
         Any::Tree(tree) => {
             let branches = (!names.is_empty()).then_some(names);
-            let of = TreeOptions { branches, leaves_out: false, write };
+            let of = TreeOptions { branches, leaves_out: args.leave_out, write };
             let made = home.store.skim_tree(name, (tree, &ranges), &of, &how, |done| step(&bar, done));
-            let made = made.map_err(|error| refused(error, "--field names the branches that are wanted"));
-            let version = made?.version;
-            Ok(Skimmed { passed: 0, written: version.cluster_count, version })
+            let made = made.map_err(|error| {
+                refused(
+                    error,
+                    "--leave-out leaves such branches out, and --field names those that are wanted",
+                )
+            })?;
+            let (version, left_out) = (made.version, made.left_out.iter().map(ToString::to_string).collect());
+            Ok((Skimmed { passed: 0, written: version.cluster_count, version }, left_out))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is done with ntuples in a container.
 
+use super::fields::chosen;
 use super::home::{self, Home};
 use super::version::{self, VersionArg};
 use super::{heard, step};
@@ -161,7 +162,7 @@ pub(crate) struct CloneFields {
     /// What the new one is called
     #[arg(value_name = "NAME")]
     to: String,
-    /// Fields at the top; all if none are named
+    /// Fields at the top, or patterns such as 'Muon_*' (* any characters, ? one); all if none are named
     #[arg(long = "field", short, value_name = "FIELD")]
     fields: Vec<String>,
     #[command(flatten)]
@@ -416,9 +417,11 @@ pub(crate) fn untag(args: &Untag) -> Outcome<Answer> {
 }
 
 pub(crate) fn clone(args: &CloneFields) -> Outcome<Answer> {
-    let fields: Vec<&str> = args.fields.iter().map(|field| &**field).collect();
     let when = args.version.when();
     let version = args.named.with(true, "clone", |store, stored| {
+        let ntuple = version::of(stored, when, stored.open(when))?;
+        let chosen = if args.fields.is_empty() { Vec::new() } else { chosen(&ntuple, &args.fields)? };
+        let fields: Vec<&str> = chosen.iter().map(|(name, _)| &**name).collect();
         version::of(stored, when, store.clone_fields(stored, when, &fields, &args.to))
     })?;
     Ok(Answer::new(format!("{}, {}", args.to, told(&version)), described(&version)))

@@ -338,7 +338,10 @@ fn a_tree_is_skimmed_to_a_container_and_not_taken_for_an_ntuple() {
     assert!(!place.path("out.root").exists());
     let skim = ["ntuple", "skim", "t.root", name, "--filter", "number >= 90", "--into", "p", "c", "few"];
     let refused = place.fails(10, &skim);
-    assert!(refused.contains("\"unknown\"") && refused.contains("; --field names the branches"), "{refused}");
+    assert!(
+        refused.contains("\"unknown\"") && refused.contains("; --leave-out leaves such branches out"),
+        "{refused}"
+    );
     let few = place.json(&[&skim[..], &["-f", "other.", "-f", "number"]].concat());
     assert_eq!(
         (&few["entries"], &few["made"], &few["clusters_passed"]),
@@ -346,6 +349,20 @@ fn a_tree_is_skimmed_to_a_container_and_not_taken_for_an_ntuple() {
     );
     let first = "{\"other\":270,\"number\":90}\n";
     assert_eq!(place.ok(&["ntuple", "head", "p", "c", "few", "-n", "1"]), first);
+    let rest =
+        ["ntuple", "skim", "t.root", "--filter", "number >= 90", "--leave-out", "--into", "p", "c", "rest"];
+    let rest = place.json(&rest);
+    assert!(rest["left_out"][0].as_str().unwrap().contains("\"unknown\""), "{rest}");
+    let lines = place.ok(&["ntuple", "read", "p", "c", "rest"]);
+    assert_eq!((&rest["entries"], lines.lines().next()), (&json!(10), Some("{\"number\":90,\"other\":270}")));
+    // Patterns name what is imported and cloned, too.
+    place.ok(&["ntuple", "import", "p", "c", "t.root", "--name", "named", "-f", "oth*"]);
+    assert_eq!(place.ok(&["ntuple", "head", "p", "c", "named", "-n", "1"]), "{\"other\":0}\n");
+    place.ok(&["ntuple", "clone", "p", "c", "rest", "cloned", "-f", "n*"]);
+    assert_eq!(place.ok(&["ntuple", "head", "p", "c", "cloned", "-n", "1"]), "{\"number\":90}\n");
+    assert!(
+        place.fails(3, &["ntuple", "clone", "p", "c", "rest", "none", "-f", "z*"]).contains("no field fits")
+    );
     make_file(&place.path("in.root"));
     let whole = place.fails(2, &["ntuple", "import", "p", "c", "in.root", "-f", "number"]);
     assert!(whole.contains("`dolmen ntuple skim` makes one of some fields"), "{whole}");

@@ -13,8 +13,8 @@ use crate::watch::{detached, teller};
 use dolmen_remote::Remote;
 use dolmen_rntuple::format::schema::{Field, Schema};
 use dolmen_rntuple::store::{
-    Appender, Collected, ColumnAdder, CreateOptions, Fill, LeftOut, Store, StoreOptions, Stored, TreeOptions,
-    Version, When,
+    Appender, Collected, ColumnAdder, CreateOptions, Fill, LeftOut, Store, StoreOptions, Stored,
+    TreeImported, TreeOptions, Version, When,
 };
 use dolmen_rntuple::write::{self, Options, Room};
 use dolmen_rntuple::{Entries, Ntuple, Source};
@@ -50,6 +50,12 @@ impl NtupleStore {
     fn hold(&self, py: Python<'_>, stored: Stored) -> Result<StoredNtuple> {
         let session = self.slot.session().clone();
         Ok(StoredNtuple { slot: py.detach(|| session.hold(stored))? })
+    }
+
+    fn imported(&self, py: Python<'_>, stored: Stored, told: TreeImported) -> PyResult<Imported> {
+        let left_out = told.left_out.iter().map(ToString::to_string).collect();
+        let renamed = told.renamed.into_iter().map(|(branch, field)| (branch.into(), field.into())).collect();
+        Ok((self.hold(py, stored)?, left_out, renamed))
     }
 }
 
@@ -211,14 +217,12 @@ impl NtupleStore {
             let imported = store.import_tree(&name, &tree, &of, &how, teller)?;
             Ok((store.ntuple(&name)?, imported))
         })?;
-        let left_out = imported.left_out.iter().map(ToString::to_string).collect();
-        let renamed = imported.renamed.into_iter().map(|(branch, field)| (branch.into(), field.into()));
-        Ok((self.hold(py, stored)?, left_out, renamed.collect()))
+        self.imported(py, stored, imported)
     }
 
     /// Makes an ntuple of branches of a tree, all at the top if none are named, and of entries of ranges.
     #[expect(clippy::too_many_arguments, reason = "what an ntuple can be")]
-    #[pyo3(signature = (tree, name, branches, ranges, *, settings=501, page_bytes=262_144, cluster_bytes=134_217_728, group_bytes=None, keep_ns=None, object_class=None))]
+    #[pyo3(signature = (tree, name, branches, ranges, *, leaves_out=false, settings=501, page_bytes=262_144, cluster_bytes=134_217_728, group_bytes=None, keep_ns=None, object_class=None))]
     fn skim_tree(
         &self,
         py: Python<'_>,
@@ -226,24 +230,25 @@ impl NtupleStore {
         name: &str,
         branches: Vec<String>,
         ranges: Vec<(u64, u64)>,
+        leaves_out: bool,
         settings: u32,
         page_bytes: u32,
         cluster_bytes: u64,
         group_bytes: Option<u32>,
         keep_ns: Option<u64>,
         object_class: Option<&str>,
-    ) -> PyResult<StoredNtuple> {
+    ) -> PyResult<Imported> {
         let how = create_options(group_bytes, keep_ns, object_class, Vec::new())?;
         let write = options(settings, page_bytes, cluster_bytes, true)?;
         let ranges: Vec<_> = ranges.into_iter().map(|(first, end)| Entries { first, end }).collect();
         let branches: Vec<_> = branches.into_iter().map(Into::into).collect();
         let branches = (!branches.is_empty()).then_some(branches);
-        let (of, tree) = (TreeOptions { branches, leaves_out: false, write }, tree.tree());
-        let stored = self.run(py, |store| {
-            store.skim_tree(name, (&tree, &ranges), &of, &how, |_| ())?;
-            Ok(store.ntuple(name)?)
+        let (of, tree) = (TreeOptions { branches, leaves_out, write }, tree.tree());
+        let (stored, imported) = self.run(py, |store| {
+            let imported = store.skim_tree(name, (&tree, &ranges), &of, &how, |_| ())?;
+            Ok((store.ntuple(name)?, imported))
         })?;
-        Ok(self.hold(py, stored)?)
+        self.imported(py, stored, imported)
     }
 
     /// Makes an ntuple of fields at the top of another one, all if none are named, and of entries of ranges. It, and how many clusters were taken as
