@@ -11,15 +11,16 @@ use super::pack::{Group, pack};
 use super::pipeline::Pipeline;
 use super::record::{Config, Made};
 use super::zones::Known;
+use crate::array::Array;
 use crate::error::{Error, Fault, GoOn, Result, Structure};
 use crate::format::CHECKSUM_BYTES;
 use crate::format::locator::Locator;
 use crate::format::page_list::Page;
 use crate::format::schema::{Column, Schema};
-use crate::ntuple::Ntuple;
+use crate::ntuple::{Entries, Ntuple};
 use crate::sealed::{SealedCluster, SealedColumn};
 use crate::source::Source;
-use crate::write::Options;
+use crate::write::{self, Options};
 use dolmen_client::{IoBuf, ObjectClass};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -140,7 +141,8 @@ impl Appender {
         Ok(())
     }
 
-    /// Puts all clusters of another ntuple with the same fields, in whatever order, their pages as they are.
+    /// Puts all clusters of another ntuple with the same fields, in whatever order, their pages as they are; of fields that it stores otherwise
+    /// (not split into bytes, say) their values, sealed as [`fill`](Self::fill) says, if the ntuple keeps all of their bits.
     ///
     /// # Errors
     /// [`Error::OtherFields`] if there are others that are not left out, or some are missing that are not filled; [`Error::NoFit`] of one that cannot be filled so;
@@ -160,7 +162,7 @@ impl Appender {
     ) -> Result<()> {
         self.catch_up()?;
         let schema = &self.base.schema;
-        let fill::Matched { columns, differ } = fill::matched(schema, &from.header().schema);
+        let fill::Matched { columns, anew, differ } = fill::matched(schema, &from.header().schema);
         let lacking = differ.lacking.clone();
         self.fills.settle(schema, differ)?;
         let class = ObjectClass(self.base.anchor.class);
@@ -180,9 +182,44 @@ impl Appender {
             let columns = columns.iter().map(column).collect();
             clusters.push(Placed { entry_count: cluster.entry_count, columns });
         }
+        self.put_anew(from, &mut clusters, &anew)?;
         self.put_fills(&mut clusters, &lacking)?;
         self.clusters.append(&mut clusters);
         Ok(())
+    }
+
+    /// Puts columns of fields at the top that clusters of another ntuple have, and store otherwise: one cluster at a time is decoded.
+    fn put_anew<S: Source>(
+        &mut self,
+        from: &Ntuple<S>,
+        clusters: &mut [Placed],
+        fields: &[(u32, u32)],
+    ) -> Result<()> {
+        if fields.is_empty() {
+            return Ok(());
+        }
+        let (class, schema) = (ObjectClass(self.base.anchor.class), &self.base.schema);
+        let (tops, others): (Vec<u32>, Vec<u32>) = fields.iter().copied().unzip();
+        let (part, columns) = fill::part(schema, &tops);
+        let names: Vec<&str> = tops.iter().map(|&top| &*schema.fields[top as usize].name).collect();
+        let options = &self.fills.options;
+        let mut first = 0;
+        self.writing.in_order(Vec::new(), |writing| {
+            for cluster in clusters.iter_mut() {
+                crate::stop::check()?;
+                let entries = Entries { first, end: first + cluster.entry_count };
+                first = entries.end;
+                let arrays = from.read(&others, entries)?;
+                let given: Vec<(&str, &Array)> = names.iter().copied().zip(&arrays).collect();
+                let sealed = write::seal(&part, &given, 0..cluster.entry_count, options)?;
+                let placed = writing.put(class, &part, 0, (cluster.entry_count, &sealed.columns))?;
+                cluster.columns.resize(schema.columns.len(), None);
+                for (&number, column) in columns.iter().zip(placed.columns) {
+                    cluster.columns[number] = column;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Puts columns of fields at the top that clusters lack.

@@ -60,6 +60,8 @@ pub(super) struct Fills {
 pub(super) struct Matched {
     /// For each column that of the other, if it has one.
     pub(super) columns: Vec<Option<usize>>,
+    /// Fields at the top that are the other's, with these, but for how their columns are stored: pages of one are none of the other.
+    pub(super) anew: Vec<(u32, u32)>,
     pub(super) differ: Differ,
 }
 
@@ -120,15 +122,22 @@ pub(super) fn behind(schema: &Schema, first: usize) -> Vec<u32> {
 pub(super) fn matched(schema: &Schema, other: &Schema) -> Matched {
     let (own, others) = (tops(schema), tops(other));
     let mut columns = vec![None; schema.columns.len()];
-    let mut differ = Differ::default();
+    let (mut anew, mut differ) = (Vec::new(), Differ::default());
     for top in own_tops(schema) {
         let name = &schema.fields[top as usize].name;
         let Some(found) = own_tops(other).find(|&found| other.fields[found as usize].name == *name) else {
             differ.lacking.push(top);
             continue;
         };
-        if !is_alike((schema, &own, top), (other, &others, found)) {
-            differ.others.push(different(name, (schema, &own, top), (other, &others, found)));
+        match likeness((schema, &own, top), (other, &others, found)) {
+            Likeness::Pages => {}
+            Likeness::Values => {
+                anew.push((top, found));
+                continue;
+            }
+            Likeness::None => {
+                differ.others.push(different(name, (schema, &own, top), (other, &others, found)));
+            }
         }
         let pairs = columns_of(schema, &own, top).into_iter().zip(columns_of(other, &others, found));
         pairs.for_each(|(own, found)| columns[own] = Some(found));
@@ -139,14 +148,22 @@ pub(super) fn matched(schema: &Schema, other: &Schema) -> Matched {
             differ.more.push((name.clone(), type_of(other, top)));
         }
     }
-    Matched { columns, differ }
+    Matched { columns, anew, differ }
 }
 
 /// A field at the top of a schema, with what is at the top of each.
 type Top<'a> = (&'a Schema, &'a [u32], u32);
 
-/// Whether pages of one can be those of the other.
-fn is_alike((one, one_tops, one_top): Top<'_>, (other, other_tops, other_top): Top<'_>) -> bool {
+/// What of one field can be that of another.
+enum Likeness {
+    None,
+    /// Its values, which are written anew.
+    Values,
+    Pages,
+}
+
+/// What of the other can be that of the one.
+fn likeness((one, one_tops, one_top): Top<'_>, (other, other_tops, other_top): Top<'_>) -> Likeness {
     let fields = |schema: &Schema, tops: &[u32], top: u32| -> Vec<u32> {
         (0_u32..).take(schema.fields.len()).filter(|&number| tops[number as usize] == top).collect()
     };
@@ -160,15 +177,41 @@ fn is_alike((one, one_tops, one_top): Top<'_>, (other, other_tops, other_top): T
             key(field) == key(of) && place(&own, field.parent) == place(&found, of.parent)
         });
     let (columns, same) = (columns_of(one, one_tops, one_top), columns_of(other, other_tops, other_top));
-    are_fields
-        && columns.len() == same.len()
+    if !are_fields {
+        return Likeness::None;
+    }
+    let are_pages = columns.len() == same.len()
         && columns.iter().zip(&same).all(|(&number, &same)| {
             let (column, of) = (&one.columns[number], &other.columns[same]);
             let key = |column: &Column| (column.kind, column.bits, column.representation, column.range);
             key(column) == key(of)
                 && place(&own, column.field) == place(&found, of.field)
                 && (of.first_element == 0 || column.first_element != 0)
-        })
+        });
+    let kept = |(&number, &same): (&u32, &u32)| has_values_of((one, number), (other, same));
+    match () {
+        () if are_pages => Likeness::Pages,
+        () if own.iter().zip(&found).all(kept) => Likeness::Values,
+        () => Likeness::None,
+    }
+}
+
+/// Whether a field keeps all values that another can have: its columns have what the other's have in memory, and no fewer bits.
+fn has_values_of((one, field): (&Schema, u32), (other, of): (&Schema, u32)) -> bool {
+    let columns = |schema: &Schema, field: u32, representation: u16| -> Vec<ColumnKind> {
+        let is_it = |column: &&Column| column.field == field && column.representation == representation;
+        schema.columns.iter().filter(is_it).map(|column| column.kind).collect()
+    };
+    let is_narrow = |kind: &ColumnKind| {
+        use ColumnKind::{Real16, Real32Quant, Real32Trunc, SplitReal16};
+        matches!(kind, Real16 | SplitReal16 | Real32Trunc | Real32Quant)
+    };
+    let own = columns(one, field, 0);
+    let in_memory = |kinds: &[ColumnKind]| kinds.iter().map(|kind| kind.in_memory()).collect::<Vec<_>>();
+    let last =
+        other.columns.iter().filter(|column| column.field == of).map(|column| column.representation).max();
+    let is_same = |representation| in_memory(&columns(other, of, representation)) == in_memory(&own);
+    !own.iter().any(is_narrow) && (0..=last.unwrap_or(0)).all(is_same)
 }
 
 /// The types of two fields of one name, in such words that they are different.

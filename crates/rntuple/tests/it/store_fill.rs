@@ -70,8 +70,22 @@ fn borrowed(fields: &Fields) -> Vec<(&str, &Array)> {
 }
 
 fn create(world: &World, name: &str, fields: &Fields) -> Stored {
+    create_as(world, name, fields, Compression::Zstd(1), &[])
+}
+
+/// As [`create`], with columns as they are for pages that are compressed so, but for the floats that are kept in fewer bits.
+fn create_as(
+    world: &World,
+    name: &str,
+    fields: &Fields,
+    compression: Compression,
+    narrow: &[(&str, Narrow)],
+) -> Stored {
     let mut schema = Schema::default();
-    write::schema(&mut schema, &borrowed(fields), Compression::Zstd(1)).unwrap();
+    write::schema(&mut schema, &borrowed(fields), compression).unwrap();
+    for (field, how) in narrow {
+        write::narrow(&mut schema, field, *how, compression).unwrap();
+    }
     let header = Header { name: name.into(), description: "".into(), writer: "".into(), schema, checksum: 0 };
     let stored = world.store().create(&header, &CreateOptions::default()).unwrap();
     append(&stored, fields).unwrap();
@@ -240,14 +254,6 @@ fn fields_are_found_by_their_names_and_what_is_different_is_told_with_both_types
         ] {
             assert!(said.contains(part), "{said}");
         }
-        // The same type, stored in another way.
-        let mut schema = Schema::default();
-        write::schema(&mut schema, &borrowed(&old(0)), Compression::None).unwrap();
-        let header =
-            Header { name: "plain".into(), description: "".into(), writer: "".into(), schema, checksum: 0 };
-        let plain = world.store().create(&header, &CreateOptions::default()).unwrap();
-        let differ = differs(appender.push_all(&plain.open(When::Now).unwrap()));
-        assert!(differ.to_string().contains("SplitReal32") && differ.others.len() == 2, "{differ}");
     });
 }
 
@@ -453,4 +459,42 @@ pub(crate) fn assert_appended(stored: &Stored, is_done: bool) {
         assert_eq!(read(stored, "a", 5, 10), ints(5..10));
         assert_filled(stored, 5);
     }
+}
+
+#[test]
+fn what_stores_the_same_fields_otherwise_is_appended_by_value_unless_bits_would_be_lost() {
+    World::each(|world| {
+        let all = |first: i32| -> Fields { old(first).into_iter().chain(each_kind(5)).collect() };
+        let (split, plain) = (Compression::Zstd(1), Compression::None);
+        for (own, other) in [(split, plain), (plain, split)] {
+            let stored = create_as(&world, "events", &all(0), own, &[]);
+            let daily = create_as(&world, "daily", &all(100), other, &[]);
+            append(&daily, &all(200)).unwrap();
+            let mut appender = stored.append().unwrap();
+            let (mut told, daily) = (Vec::new(), daily.open(When::Now).unwrap());
+            assert!(appender.check_ntuple(&daily.header().schema).unwrap().is_empty());
+            appender.push_all_telling(&daily, |entries| told.push(entries)).unwrap();
+            appender.commit().unwrap();
+            assert_eq!(told, [5, 10]);
+            for (nth, first) in [0, 100, 200].into_iter().enumerate() {
+                for (name, values) in all(first) {
+                    let first = 5 * nth as u64;
+                    assert_eq!(read(&stored, name, first, first + 5), values, "{name}");
+                }
+            }
+            assert!(stored.scrub(When::Now, |_| ()).unwrap().bad.is_empty());
+            world.store().destroy("events").unwrap();
+            world.store().destroy("daily").unwrap();
+        }
+        // What is kept in half of the bits is not asked for them.
+        let stored = create_as(&world, "events", &old(0), split, &[("b", Narrow::Half)]);
+        let daily = create(&world, "daily", &old(100)).open(When::Now).unwrap();
+        let mut appender = stored.append().unwrap();
+        let other = differs(appender.push_all(&daily));
+        assert_eq!(other.others.len(), 1);
+        assert!(other.others[0].1.contains("stored as SplitReal16 of 16 bits"), "{other:?}");
+        appender.discard().unwrap();
+        world.store().destroy("events").unwrap();
+        world.store().destroy("daily").unwrap();
+    });
 }
