@@ -53,8 +53,8 @@ def test_the_file_of_each_day_is_appended_after_fields_were_added(cont, file):
         assert same(now["number"][before:], events()["number"][: len(now) - before])
         assert (now["weight"][:count] == 1).all()
     for wrong, told in (
-        ({**fill, "quality": 0.5}, '"quality" would have a number that its type has not'),
-        ({**fill, "tags": 3}, '"tags" would have a number'),
+        ({**fill, "quality": 0.5}, '"quality" cannot be filled so'),
+        ({**fill, "tags": 3}, '"tags" cannot be filled so'),
         ({**fill, "label": "none"}, "field 'label' is filled with a number"),
         ({"weight": 0}, 'missing: "quality"'),
         ({**fill, "wieght": 0}, 'in "wieght", which is no field of the ntuple; "weight" is one'),
@@ -67,7 +67,7 @@ def test_the_file_of_each_day_is_appended_after_fields_were_added(cont, file):
     with pytest.raises(dolmen.Invalid, match='"wieght", which is no field'):
         stored.append(now.arrays(None, 0, 5), fill={"wieght": 0})
     stored.add_column("single", np.zeros(len(stored.open()), "f4"))
-    with pytest.raises(dolmen.Invalid, match='"single" would have a number that its type has not'):
+    with pytest.raises(dolmen.Invalid, match='"single" cannot be filled so'):
         stored.append_root(file, fill={**fill, "single": 1e40})
     fill["single"] = math.inf
     stored.append_root(file, fill=fill)

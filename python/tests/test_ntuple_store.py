@@ -212,6 +212,35 @@ def test_pages_are_scrubbed(cont, file):
     assert (collected.versions, collected.kept, collected.clusters, collected.damaged) == (0, 0, 0, {})
 
 
+def test_a_filter_changes_no_numbers_of_variants(cont):
+    big = 2**53 + 1
+    values = ak.Array(ak.contents.UnionArray(
+        ak.index.Index8(np.array([0, 1] * 10, "i1")),
+        ak.index.Index64(np.repeat(np.arange(10), 2)),
+        [ak.contents.NumpyArray(np.arange(big, big + 10)), ak.contents.NumpyArray(np.arange(10.0))],
+    ))
+    events = {"n": np.arange(20), "v": values}
+    stored = rntuple.Store(cont).create("events", {name: array[:5] for name, array in events.items()})
+    for first in (5, 10, 15):
+        stored.append({name: array[first : first + 5] for name, array in events.items()})
+    ntuple = stored.open()
+    whole = ntuple.arrays(["v"])
+    passed = ntuple.arrays(["v"], filter=[("n", ">=", 0)])
+    assert passed.type == whole.type and passed["v"].to_list() == values.to_list()
+    some = ntuple.arrays(["v"], filter=[("n", ">=", 3), ("n", "!=", 11)])
+    assert some["v"].to_list() == [value for at, value in enumerate(values.to_list()) if at >= 3 and at != 11]
+    assert len(ntuple.arrays(["v"], filter=[("n", ">", 30)])) == 0
+    assert ntuple.arrays(["?", "v"]).fields == ["n", "v"] and ntuple.arrays(["v", "v"]).fields == ["v"]
+
+
+def test_pages_are_put_right_by_what_is_open(cont, file):
+    store = rntuple.Store(cont)
+    stored = store.import_root(file)
+    copied = store.import_root(file, name="copied")
+    for right in (rntuple.open(file), copied.open()):
+        assert stored.scrub(repair_from=right).bad == []
+
+
 def test_what_tags_keep_is_destroyed_by_force_alone(cont, file):
     store = rntuple.Store(cont)
     stored = store.import_root(file)

@@ -29,6 +29,8 @@ impl<S: Source> Ntuple<S> {
             Ok(Some((cluster, column, page))) => {
                 let schema = &self.header().schema;
                 let field = schema.dotted(schema.columns[column as usize].field);
+                // As one asks for it.
+                let field = field.replace("._0.", ".").into();
                 let Entries { first, end } = cluster;
                 Error::BadPage { field, first, end, page, source: Box::new(error) }
             }

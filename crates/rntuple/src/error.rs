@@ -184,6 +184,8 @@ pub enum Fit {
     Twice,
     /// Its type has no such number.
     Number,
+    /// A field is filled with a number that its type has not.
+    Fill,
     /// There are too many fields within each other.
     Depth,
     /// A value is not between those that its column is quantised between.
@@ -395,9 +397,10 @@ pub enum Error {
         /// Why.
         why: BadName,
     },
-    /// A page of what is stored is damaged.
+    /// A page of what is stored cannot be read, since it is damaged, or what the store compares with one checksum together with it (up to
+    /// 32 KiB in a container).
     BadPage {
-        /// The field that it is of, with dots between it and those above it.
+        /// The field that it is of, with dots between it and those above it; where several cannot be read, the first of them.
         field: Box<str>,
         /// The first entry of its cluster.
         first: u64,
@@ -501,7 +504,7 @@ impl fmt::Display for Fit {
             Self::Order => write!(f, "has offsets or places that fall"),
             Self::Unknown => write!(f, "has no field in the schema"),
             Self::Twice => write!(f, "has the name of a field that is there already"),
-            Self::Number => write!(f, "would have a number that its type has not"),
+            Self::Number | Self::Fill => write!(f, "would have a number that its type has not"),
             Self::Depth => write!(f, "has too many fields within each other"),
             Self::Range { low, high } => {
                 write!(f, "has a value that is not between {low} and {high}, where its column keeps them")
@@ -703,6 +706,12 @@ impl fmt::Display for Error {
             Self::NoEntries { first, end, count } => {
                 write!(f, "entries {first} to {end} were asked for, there are {count}")
             }
+            Self::NoFit { field, fit: Fit::Fill } => {
+                write!(
+                    f,
+                    "field \"{field}\" cannot be filled so: give a number that its type has, or none for zeros and what is empty"
+                )
+            }
             Self::NoFit { field, fit } => write!(f, "the array for field \"{field}\" {fit}"),
             Self::NotFlat { name } => {
                 write!(f, "field \"{name}\" has not one number or one collection for each entry")
@@ -717,10 +726,12 @@ impl fmt::Display for Error {
             Self::OtherStore => {
                 f.write_str("the ntuple is in another store, and pages are shared within one: import it, or skim fields of it")
             }
-            Self::BadPage { field, first, end, page, .. } => {
+            Self::BadPage { field, first, end, page, source } => {
+                // What a store compares with one checksum is more than a page.
+                let place = if matches!(**source, Self::Store { .. }) { "in or next to" } else { "in" };
                 write!(
                     f,
-                    "field \"{field}\" is damaged in entries {first} to {} (page {page} of their cluster)",
+                    "field \"{field}\" cannot be read in entries {first} to {}: there are damaged bytes {place} page {page} of their cluster",
                     end.saturating_sub(1)
                 )
             }

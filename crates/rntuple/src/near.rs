@@ -3,9 +3,15 @@
 /// Characters at most that are different in names that one is taken for the other.
 const NEAR_MAX: usize = 2;
 
-/// The one of some names that is nearest to what is none of them, if it is near.
+/// The one of some names that is nearest to what is none of them, if it is near; of what has dots, as what is within others, that before these.
 #[must_use]
 pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let names: Vec<&str> = names.into_iter().collect();
+    if let Some((top, _)) = name.split_once('.')
+        && let Some(found) = names.iter().find(|other| **other == top)
+    {
+        return Some(found);
+    }
     let counted = names.into_iter().map(|other| (differences(name, other), other));
     let (count, nearest) = counted.min()?;
     (count <= NEAR_MAX.min(nearest.chars().count() / 2)).then_some(nearest)
@@ -42,6 +48,7 @@ mod tests {
             ("meta", Some("met")),
             ("y", None),
             ("", None),
+            ("met.x", Some("met")),
         ] {
             assert_eq!(near(name, names), found, "{name}");
         }

@@ -407,7 +407,7 @@ class Stored(_Handle[_rntuple.Stored]):
 
     async def scrub(self, **options: Any) -> Scrubbed:
         """As ``dolmen.rntuple.Stored.scrub``."""
-        return await _call(self.sync.scrub, **options)
+        return await _call(self.sync.scrub, **{name: _sync(option) for name, option in options.items()})
 
 
 class Appender(_Handle[_rntuple.Appender]):

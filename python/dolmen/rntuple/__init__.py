@@ -339,19 +339,33 @@ def _named_or_fitting(
     if not isinstance(names, Iterable):
         several = "fields" if of == "field" else "branches"
         raise Invalid(f"{names!r} names no {several}: give a name, or a list of them")
-    found: list[tuple[str, _T]] = []
+    found: dict[str, _T] = {}
     for name in [names] if isinstance(names, str) else list(names):
         try:
-            found.append((name, exact(name)))
+            fits = [(name, exact(name))]
         except NotFound:
             if not {"*", "?"} & set(name):
                 raise
             fits = fitting(name)
             if not fits:
                 raise NotFound(f"no {of} fits {name!r}") from None
-            there = {other for other, _ in found}
-            found.extend(one for one in fits if one[0] not in there)
-    return [one for _, one in found], [name for name, _ in found]
+        for path, one in fits:
+            found.setdefault(path, one)
+    return list(found.values()), list(found)
+
+
+def _as_one(
+    kept: Iterable[tuple[int, int, np.ndarray[Any, Any]]],
+) -> Iterator[tuple[int, int, np.ndarray[Any, Any]]]:
+    """Ranges of entries, and which of each pass, as one range with all between them."""
+    parts = [part for part in kept if part[2].any()]
+    if not parts:
+        return
+    first, end = parts[0][0], parts[-1][1]
+    keep = np.zeros(end - first, "?")
+    for low, high, passed in parts:
+        keep[low - first : high - first] = passed
+    yield first, end, keep
 
 
 def _ranges(kept: Iterable[tuple[int, int, np.ndarray[Any, Any]]]) -> list[tuple[int, int]]:
@@ -465,8 +479,12 @@ class _Entries:
     def _filtered(
         self, fields: list[Field], names: list[str], start: int, stop: int, filter: _Filter, library: str
     ) -> Any:
-        parts = []
-        for first, end, keep in self._kept(filter, start, stop):
+        parts: list[Any] = []
+        kept = self._kept(filter, start, stop)
+        if library == "ak" and any(_arrays.has_variant(field) for field in fields):
+            # Parts that are put together would have one type of numbers.
+            kept = _as_one(kept)
+        for first, end, keep in kept:
             if keep.any():
                 # What is before the first and behind the last is not read.
                 places = np.flatnonzero(keep)
@@ -1282,12 +1300,13 @@ class Scrubbed:
 
 class Collected:
     """What was freed: how many ``versions``, ``clusters``, ``ntuples`` without a name, ``writers`` that are gone, and ``uploads`` that nobody
-    completed (of a bucket); how many versions that were replaced are ``kept`` still; and ``damaged``: of each ntuple that cannot be read, of
+    completed (of a bucket); how many versions that were replaced are ``kept`` still, and how many writers may be ``alive``, of which all is left that
+    they have put; and ``damaged``: of each ntuple that cannot be read, of
     which all that might be its own is left, its name and why.
     """
 
     def __init__(self, told: tuple[Any, ...]) -> None:
-        self.versions, self.kept, self.clusters, self.ntuples, self.writers, self.uploads, damaged = told
+        self.versions, self.kept, self.clusters, self.ntuples, self.writers, self.alive, self.uploads, damaged = told
         self.damaged = dict(damaged)
 
     def __repr__(self) -> str:
@@ -1786,20 +1805,24 @@ class Stored:
         *,
         version: int | None = None,
         tag: str | None = None,
-        repair_from: _Path | None = None,
+        repair_from: "_Path | Ntuple | None" = None,
         ntuple: str | None = None,
         progress: Callable[[int], Any] | None = None,
     ) -> Scrubbed:
         """Looks at all pages of a version: whether they are there and have the bytes of their checksums; see ``Scrubbed``.
 
         repair_from
-            A file of ROOT with the same pages, by which those that are damaged are put right.
+            A file of ROOT with the same pages, by which those that are damaged are put right, or what is open and has them: another version, a
+            copy.
         progress
             Called with the number of entries that were looked at.
         """
+        when = _when(version, tag, None)[:2]
+        if isinstance(repair_from, Ntuple):
+            return Scrubbed(self._stored.scrub(*when, reader=repair_from._reader, progress=progress))
         path = None if repair_from is None else os.fspath(repair_from)
         with contextlib.nullcontext() if repair_from is None else _named(repair_from):
-            return Scrubbed(self._stored.scrub(*_when(version, tag, None)[:2], path=path, ntuple=ntuple, progress=progress))
+            return Scrubbed(self._stored.scrub(*when, path=path, ntuple=ntuple, progress=progress))
 
     def append_root(
         self,

@@ -90,6 +90,11 @@ class Field:
         return self.role == "collection" and self.type.startswith(_OPTIONAL)
 
 
+def has_variant(field: Field) -> bool:
+    """Whether it, or what is within it, is of one of several types."""
+    return field.role == "variant" or any(has_variant(child) for child in field.children)
+
+
 def field_like(tree: Tree, name: str = "") -> Field:
     """A field that has what a tree of arrays has, for what comes without a schema."""
     roles = {"values": "plain", "repeated": "plain", "record": "record", "variant": "variant"}

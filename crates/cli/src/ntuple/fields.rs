@@ -63,7 +63,7 @@ pub(super) fn chosen<S: Source, N: AsRef<str>>(
     named_or_fitting(names, |name| ntuple.field(name), fitting)
 }
 
-/// What has these names, or, of a name that nothing has, what it fits as a pattern.
+/// What has these names, each once, or, of a name that nothing has, what it fits as a pattern.
 fn named_or_fitting<N: AsRef<str>, T>(
     names: &[N],
     exact: impl Fn(&str) -> dolmen_rntuple::Result<T>,
@@ -71,23 +71,18 @@ fn named_or_fitting<N: AsRef<str>, T>(
 ) -> Outcome<Vec<(String, T)>> {
     let mut found: Vec<(String, T)> = Vec::new();
     for name in names.iter().map(AsRef::as_ref) {
-        match exact(name) {
-            Ok(one) => found.push((name.to_owned(), one)),
-            Err(_none) if name.contains(['*', '?']) => {
-                let fitting = fitting(name);
-                if fitting.is_empty() {
-                    return Err(Failure::new(Exit::Missing, format!("no field fits \"{name}\"")));
-                }
-                let is_new = |(path, _): &(String, T), found: &[(String, T)]| {
-                    found.iter().all(|(other, _)| other != path)
-                };
-                for one in fitting {
-                    if is_new(&one, &found) {
-                        found.push(one);
-                    }
-                }
-            }
+        let fitting = match exact(name) {
+            Ok(one) => vec![(name.to_owned(), one)],
+            Err(_none) if name.contains(['*', '?']) => fitting(name),
             Err(error) => return Err(error.into()),
+        };
+        if fitting.is_empty() {
+            return Err(Failure::new(Exit::Missing, format!("no field fits \"{name}\"")));
+        }
+        for one in fitting {
+            if found.iter().all(|(other, _)| *other != one.0) {
+                found.push(one);
+            }
         }
     }
     Ok(found)

@@ -144,7 +144,7 @@ impl From<dolmen_rntuple::Error> for Failure {
                     other => other.to_string(),
                 };
                 Self::new(Exit::Damaged, format!("{why}: {of_bytes}")).hint(
-                    "`dolmen ntuple scrub` tells all that is damaged, and with --repair-from FILE puts it right by a file, or another that has the same pages",
+                    "`dolmen ntuple scrub` tells all that is damaged, and with --repair-from FILE puts it right by the file that was imported, or an export from before",
                 )
             }
             E::Unsupported { .. } | E::BranchRefused { .. } | E::TooBig { .. } => Self::new(Exit::Other, why),

@@ -225,7 +225,8 @@ fn any_of(path: &Path, root: RootFile, name: Option<&str>) -> Outcome<Any> {
         (None, [], [only]) => Some(only),
         (None, [], [_, ..]) => {
             let failure = Failure::new(Exit::Usage, "it has several trees");
-            let failure = failure.hint(format!("name one of them: {}", trees.join(", ")));
+            let failure =
+                failure.hint(format!("name one of them (--tree, or behind the file): {}", trees.join(", ")));
             return Err(failure).doing(doing);
         }
         (None, ..) => None,

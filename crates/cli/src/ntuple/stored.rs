@@ -502,7 +502,7 @@ pub(crate) fn scrub(args: &Scrub) -> Outcome<Answer> {
         text.push_str(&format!(
             "\n{state}: page {} of field {} (column {}) in entries {} to {}: {}",
             page.page,
-            page.field,
+            page.field.replace("._0.", "."),
             page.column,
             page.entries.first,
             page.entries.end.saturating_sub(1),
@@ -545,7 +545,7 @@ fn why_damaged(damage: Damage) -> &'static str {
     match damage {
         Damage::Missing => "it is not there, or not all of it",
         Damage::Checksum => "its bytes are not those of its checksum",
-        Damage::Store => "the store says that its bytes are damaged",
+        Damage::Store => "the store has damaged bytes in it or next to it",
     }
 }
 
@@ -557,13 +557,20 @@ pub(crate) fn collect(args: &Collect) -> Outcome<Answer> {
     let mut text = format!("freed {}", freed(&args.cont, &collected));
     if collected.kept > 0 {
         text.push_str(&format!(
-            "\n{} kept still: `dolmen ntuple versions` tells until when, `dolmen ntuple keep` sets that",
+            "\n{} kept still, by tags or for as long as `dolmen ntuple keep` says",
             count(collected.kept, "replaced version is", "replaced versions are")
+        ));
+    }
+    if collected.alive > 0 {
+        text.push_str(&format!(
+            "\n{} alive: what they have put and not committed is left until ten minutes after their last word; if nobody writes, --alone frees it",
+            count(collected.alive, "writer may be", "writers may be")
         ));
     }
     let json = json!({
         "versions": collected.versions,
         "kept": collected.kept,
+        "alive": collected.alive,
         "clusters": collected.clusters,
         "writers": collected.writers,
         "ntuples": collected.ntuples,

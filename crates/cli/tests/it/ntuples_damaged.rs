@@ -57,7 +57,7 @@ fn a_damaged_page_is_told_by_its_field_and_put_right_from_the_file_that_was_impo
     place.ok(&["ntuple", "import", "p", "c", "in.root", "--group", "4096"]);
     let first = spoil(&place, "in.root");
     assert!(first > 0);
-    let named = format!("field \"energy\" is damaged in entries {first} to ");
+    let named = format!("field \"energy\" cannot be read in entries {first} to ");
     let remedy = "`dolmen ntuple scrub` tells all that is damaged, and with --repair-from FILE puts it right";
     let into = ["ntuple", "copy", "p", "c", "events", "p", "c", "--name", "copied"];
     let reads: [&[&str]; 5] = [
@@ -70,7 +70,10 @@ fn a_damaged_page_is_told_by_its_field_and_put_right_from_the_file_that_was_impo
     for words in reads {
         let told = place.fails(7, words);
         assert!(
-            told.contains(&named) && told.contains("(page 1 of their cluster): damaged data on target "),
+            told.contains(&named)
+                && told.contains(
+                    "there are damaged bytes in or next to page 1 of their cluster: damaged data on target "
+                ),
             "{told}"
         );
         assert!(told.contains(remedy), "{told}");
@@ -86,7 +89,7 @@ fn a_damaged_page_is_told_by_its_field_and_put_right_from_the_file_that_was_impo
     assert_eq!(found.code(), 1, "{found:?}");
     let line = format!("\ndamaged: page 1 of field energy (column 1) in entries {first} to ");
     assert!(found.stdout().contains(&line), "{found:?}");
-    assert!(found.stdout().contains(": the store says that its bytes are damaged\n"), "{found:?}");
+    assert!(found.stdout().contains(": the store has damaged bytes in it or next to it\n"), "{found:?}");
     assert!(found.stdout().contains("\n1 page is damaged; --repair-from FILE puts right what"), "{found:?}");
     let unfit = place.run(&[&scrub[..], &["--repair-from", "other.root"]].concat());
     assert_eq!(unfit.code(), 1, "{unfit:?}");
@@ -122,7 +125,7 @@ fn what_is_freed_and_what_is_kept_is_told() {
     assert!(place.ok(&["ntuple", "versions", "p", "c", "events"]).ends_with(day));
     place.ok(&["ntuple", "reshape", "p", "c", "events", "--compression", "none"]);
     let gc = place.ok(&["ntuple", "gc", "p", "c"]);
-    let told = "freed 0 clusters\n1 replaced version is kept still: `dolmen ntuple versions` tells until when, `dolmen ntuple keep` sets that\n";
+    let told = "freed 0 clusters\n1 replaced version is kept still, by tags or for as long as `dolmen ntuple keep` says\n";
     assert_eq!(gc, told);
     assert_eq!(place.json(&["ntuple", "gc", "p", "c"])["kept"], 1);
     place.ok(&["ntuple", "tag", "p", "c", "events", "first", "1"]);
@@ -135,4 +138,35 @@ fn what_is_freed_and_what_is_kept_is_told() {
     assert_eq!(gc, format!("freed {clusters} clusters, 1 replaced version{space}"));
     let destroyed = place.ok(&["ntuple", "destroy", "p", "c", "events"]);
     assert_eq!(destroyed, format!("destroyed events; freed 1 cluster{space}"));
+}
+
+#[test]
+fn what_shares_a_checksum_with_damaged_bytes_is_put_right_with_them_and_the_pool_is_clean_then() {
+    let place = Place::new("ntuples-damaged-packed");
+    place.pool_with_files();
+    let number = Array::Values(Values::I32((0..COUNT).collect()));
+    let energy = Array::Values(Values::F64((0..COUNT).map(f64::from).collect()));
+    let options = Options {
+        compression: Compression::None,
+        page_bytes: 2000,
+        cluster_bytes: 20_000,
+        ..Options::default()
+    };
+    write_file(&place.path("in.root"), &[("number", &number), ("energy", &energy)], &options, 1);
+    place.ok(&["ntuple", "import", "p", "c", "in.root"]);
+    spoil(&place, "in.root");
+    let scrub = ["ntuple", "scrub", "p", "c", "events"];
+    let found = place.run(&[&scrub[..], &["--json"]].concat());
+    assert_eq!(found.code(), 1, "{found:?}");
+    let found: serde_json::Value = serde_json::from_str(&found.stdout()).unwrap();
+    let bad = found["response"]["bad"].as_array().unwrap();
+    assert!(bad.len() > 1 && bad.iter().all(|page| page["damage"] == "Store"), "{found}");
+    // Another cluster is another value.
+    let read = ["ntuple", "read", "p", "c", "events", "--first", "0", "--count", "1000"];
+    assert_eq!(place.ok(&read).lines().count(), 1000);
+    place.ok(&[&scrub[..], &["--repair-from", "in.root"]].concat());
+    place.ok(&["cont", "aggregate", "p", "c"]);
+    place.ok(&["check", "p", "--scrub"]);
+    place.ok(&["ntuple", "export", "p", "c", "events", "--to", "out.root"]);
+    assert_eq!(numbers(&place.path("out.root")), (0..COUNT).collect::<Vec<_>>());
 }

@@ -224,6 +224,8 @@ fn what_records_in_lists_have_is_shown_and_read_by_its_name() {
         let long =
             lines(&read("read", &["-f", "run", "--filter", "len(jet.pt) >= 2", "--filter", "run < 3"]));
         assert_eq!(long, [json!({ "run": 2 }), json!({ "run": 2 })]);
+        let once = lines(&read("head", &["-n", "1", "-f", "?un", "-f", "run", "-f", "run"]));
+        assert_eq!(once, [json!({ "run": 0 })]);
         let all = lines(&read("head", &["-n", "1", "-f", "jet.*"]));
         assert_eq!(all, [json!({ "jet.pt": [0], "jet.eta": [100] })]);
         let shown = read("show", &["--subfields", "--json"]);

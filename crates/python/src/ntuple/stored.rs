@@ -72,13 +72,14 @@ fn import<S: Source>(
     Ok(name)
 }
 
-/// What was freed: versions, those that are kept, clusters, ntuples, writers, uploads, and names of damaged ntuples with why.
-type Freed = (u64, u64, u64, u64, u64, u64, Vec<(String, String)>);
+/// What was freed: versions, those that are kept, clusters, ntuples, writers, those who may be alive, uploads, and names of damaged ntuples with
+/// why.
+type Freed = (u64, u64, u64, u64, u64, u64, u64, Vec<(String, String)>);
 
 fn freed(collected: Collected) -> Freed {
-    let Collected { versions, kept, clusters, ntuples, writers, uploads, damaged } = collected;
+    let Collected { versions, kept, clusters, ntuples, writers, alive, uploads, damaged } = collected;
     let damaged = damaged.into_iter().map(|one| (one.name.into(), one.why.into())).collect();
-    (versions, kept, clusters, ntuples, writers, uploads, damaged)
+    (versions, kept, clusters, ntuples, writers, alive, uploads, damaged)
 }
 
 /// How an ntuple is stored.
@@ -470,9 +471,10 @@ impl StoredNtuple {
     }
 
     /// Looks at all pages of a version. How many there are, how many of these have no checksum, their bytes, and of those that are damaged: field,
-    /// column, entries of the cluster, page and what is wrong. With the path of a file of ROOT they are put right by its pages, if it has the same;
+    /// column, entries of the cluster, page and what is wrong. With the path of a file of ROOT, or what is open, they are put right by its pages, if it has the same;
     /// whether that was done is told of each.
-    #[pyo3(signature = (version=None, tag=None, *, path=None, ntuple=None, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "where the right pages can be")]
+    #[pyo3(signature = (version=None, tag=None, *, path=None, ntuple=None, reader=None, progress=None))]
     fn scrub(
         &self,
         py: Python<'_>,
@@ -480,17 +482,21 @@ impl StoredNtuple {
         tag: Option<&str>,
         path: Option<PathBuf>,
         ntuple: Option<String>,
+        reader: Option<PyRef<'_, NtupleReader>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(u64, u64, u64, Vec<Bad>)> {
         let when = when(version, tag, None)?;
+        let open = reader.map(|reader| reader.ntuple(py)).transpose()?;
         let teller = teller(py, progress)?;
         let (scrubbed, repaired) = self.slot.run(py, |stored| {
             let scrubbed = stored.scrub(when, teller)?;
-            let repaired = match &path {
-                Some(path) => {
+            let repaired = match (&path, &open) {
+                (_, Some(Any::File(from))) => stored.repair(&scrubbed.bad, from)?,
+                (_, Some(Any::Stored(from))) => stored.repair(&scrubbed.bad, from)?,
+                (Some(path), None) => {
                     stored.repair(&scrubbed.bad, &super::reader::open_file(path, ntuple.as_deref(), None)?)?
                 }
-                None => vec![false; scrubbed.bad.len()],
+                (None, None) => vec![false; scrubbed.bad.len()],
             };
             Ok((scrubbed, repaired))
         })?;

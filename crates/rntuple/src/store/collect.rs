@@ -36,6 +36,8 @@ pub struct Collected {
     pub kept: u64,
     /// Writers that were silent for longer than their lease.
     pub writers: u64,
+    /// Writers who may be alive: what they have put is left until their leases are over.
+    pub alive: u64,
     /// Objects of clusters.
     pub clusters: u64,
     /// Objects of ntuples without a name.
@@ -190,6 +192,7 @@ impl Store {
         }
         collected.uploads = self.home().sweep(|number| is_of(&roots.writers, number))?;
         let anchors = roots.ntuples.iter().filter_map(|(_, anchors)| anchors.as_ref().ok());
+        collected.alive = roots.writers.len() as u64;
         collected.kept = anchors.map(|anchors| (anchors.len() as u64).saturating_sub(1)).sum();
         damaged.extend(needed.damaged);
         damaged.extend(roots.unknown);

@@ -275,14 +275,18 @@ pub(super) fn part(schema: &Schema, tops_wanted: &[u32]) -> (Schema, Vec<usize>)
 }
 
 impl Fills {
-    /// Whether all that is filled are fields at the top.
+    /// Whether all that is filled are fields at the top, and can be filled so.
     ///
     /// # Errors
-    /// [`Error::NoFill`].
+    /// [`Error::NoFill`]; [`Error::NoFit`] of a value that its field cannot have.
     pub(super) fn check_names(&self, schema: &Schema) -> Result<()> {
         let names = || own_tops(schema).map(|top| &*schema.fields[top as usize].name);
         let unknown = self.fields.iter().find(|fill| !names().any(|name| *fill.field == *name));
-        let Some(Fill { field, .. }) = unknown else { return Ok(()) };
+        let Some(Fill { field, .. }) = unknown else {
+            let is_filled = |&top: &u32| self.not_filled(schema, &[top]).is_empty();
+            let tops: Vec<u32> = own_tops(schema).filter(is_filled).collect();
+            return self.sealed(schema, &tops, 0).map(drop);
+        };
         Err(Error::NoFill {
             field: field.clone(),
             near: near(field, names()).map(Into::into),
@@ -340,8 +344,10 @@ impl Fills {
             let name = &*schema.fields[top as usize].name;
             let fill = self.fields.iter().find(|fill| *fill.field == *name);
             let number = fill.and_then(|fill| fill.number);
-            let array = filled(schema, top, entry_count, number, 0)
-                .map_err(|fit| Error::NoFit { field: name.into(), fit })?;
+            let array = filled(schema, top, entry_count, number, 0).map_err(|fit| {
+                let fit = if matches!(fit, Fit::Number | Fit::Kind) { Fit::Fill } else { fit };
+                Error::NoFit { field: name.into(), fit }
+            })?;
             let cluster = write::seal(schema, &[(name, &array)], 0..entry_count, &self.options)?;
             for (column, filled) in sealed.iter_mut().zip(cluster.columns) {
                 if let Some(filled) = filled {

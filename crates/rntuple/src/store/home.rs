@@ -385,10 +385,35 @@ impl Home {
                     let recx = Recx::new(*offset, bytes.len() as u64);
                     cluster.write(dolmen_client::At::Latest, &dkey, place::PAGES, 1, recx, bytes)?;
                 }
+                write_whole(&cluster, &dkey)?;
                 Ok(true)
             }
             Self::Bucket(home) => home.mend((object, group), parts),
         }
+    }
+}
+
+/// Extents of a group that are listed at once.
+const EXTENTS_AT_ONCE: u32 = 1024;
+
+/// Writes a group anew as one value, if nothing of it is damaged or missing by now: what is seen in part of a value that was damaged keeps all of it.
+fn write_whole(cluster: &Object, dkey: &[u8]) -> Result<()> {
+    let (mut end, mut anchor) = (0, ListAnchor::default());
+    while !anchor.is_eof() {
+        let latest = dolmen_client::At::Latest;
+        let extents = cluster.list_extents(latest, dkey, place::PAGES, &mut anchor, EXTENTS_AT_ONCE)?;
+        end = extents.iter().map(|extent| extent.recx.index + extent.recx.count).fold(end, u64::max);
+    }
+    let (whole, mut buf) = (Recx::new(0, end), IoBuf::default());
+    match cluster.read(dolmen_client::At::Latest, dkey, place::PAGES, 1, whole, &mut buf) {
+        Ok(read) if read.filled.iter().map(|recx| recx.count).sum::<u64>() == end => {
+            let bytes = &buf[..usize::try_from(end).expect("it was read into memory")];
+            cluster.write(dolmen_client::At::Latest, dkey, place::PAGES, 1, whole, bytes)?;
+            Ok(())
+        }
+        // Others of its pages are to be mended first.
+        Ok(_) | Err(dolmen_client::Error::Corrupt { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

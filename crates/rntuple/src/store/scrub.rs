@@ -25,7 +25,7 @@ pub enum Damage {
     Missing,
     /// Its bytes are not those of its checksum.
     Checksum,
-    /// The store says that what it has is damaged.
+    /// The store says that what it has is damaged: the page, or what it compares with one checksum together with it.
     Store,
 }
 

@@ -284,7 +284,7 @@ fn a_field_is_filled_with_numbers_that_it_has() {
         appender.fill(fills, &Options::default());
         match push(&mut appender, &old(5)) {
             Ok(()) => assert!(is_fine, "{field} {number:?}"),
-            Err(Error::NoFit { field: of, fit: Fit::Number }) => {
+            Err(Error::NoFit { field: of, fit: Fit::Fill }) => {
                 assert!(!is_fine && &*of == field, "{field}")
             }
             Err(other) => panic!("{other:?}"),
@@ -321,7 +321,7 @@ fn a_number_that_would_be_infinite_in_its_field_is_refused() {
         appender.fill(vec![fill("single", single), fill("half", half)], &Options::default());
         match (push(&mut appender, &old(5)), refused) {
             (Ok(()), None) => assert!(appender.commit().is_ok()),
-            (Err(Error::NoFit { field, fit: Fit::Number }), Some(refused)) => assert_eq!(&*field, refused),
+            (Err(Error::NoFit { field, fit: Fit::Fill }), Some(refused)) => assert_eq!(&*field, refused),
             (done, _) => panic!("{single} {half}: {done:?}"),
         }
     }
@@ -383,7 +383,7 @@ fn what_was_there_from_the_beginning_is_filled_as_well_and_nothing_is_made_of_fi
         let with_b = |number| [fills(), vec![Fill { field: "b".into(), number }]].concat();
         appender.fill(with_b(Some(Number::Float(1e40))), &Options::default());
         let found = appender.check_ntuple(&only.header().schema);
-        assert!(matches!(found, Err(Error::NoFit { field, fit: Fit::Number }) if &*field == "b"));
+        assert!(matches!(found, Err(Error::NoFit { field, fit: Fit::Fill }) if &*field == "b"));
         appender.fill(with_b(Some(Number::Float(2.5))), &Options::default());
         assert!(appender.check_ntuple(&only.header().schema).unwrap().is_empty());
         appender.push_all(&only).unwrap();

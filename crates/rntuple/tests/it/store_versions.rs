@@ -112,7 +112,10 @@ fn an_ntuple_that_is_destroyed_leaves_nothing_and_others_as_they_were() {
         let mut behind = world.another().ntuple("other").unwrap().append().unwrap();
         behind.push(&cluster(&stored, 0)).unwrap();
         let collected = world.store().destroy("other").unwrap();
-        assert_eq!(collected, Collected { clusters: 3, kept: 3, ntuples: 1, ..Collected::default() });
+        assert_eq!(
+            collected,
+            Collected { clusters: 3, kept: 3, alive: 1, ntuples: 1, ..Collected::default() }
+        );
         assert!(matches!(behind.commit(), Err(Error::NoNtuple { .. })));
         behind.discard().unwrap();
         assert_eq!(world.store().collect().unwrap().clusters, 1);
