@@ -1,6 +1,6 @@
 //! `bench object`, `ior` and `mdtest`: every phase through a daemon with small sizes, and that what is compared is compared.
 
-use crate::common::Place;
+use crate::common::{Place, hearing};
 use crate::served::Daemon;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -251,7 +251,8 @@ fn an_interrupted_load_leaves_neither_processes_nor_files() {
     let place = Place::new("loads-interrupted");
     let words =
         ["bench", "object", "-n", "1000000000", "-s", "8", "-N", "2", "--dir", ".", "--capacity", "256M"];
-    let mut child = place.command(&words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut command = hearing(&place.command(&words));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let name = format!("dolmen-bench-{}", child.id());
     let runs = || has_word(&format!("\"cont\":\"{name}\""));
     assert!(waited_for(runs), "the processes of the load run");
@@ -269,7 +270,8 @@ fn an_interrupted_load_leaves_nothing_in_a_pool_of_others() {
     for given in [&["--system", system, "--pool", pool][..], &["--system", system, "--capacity", "256M"]] {
         let words = ["bench", "object", "-n", "1000000000", "-s", "8"];
         let words = [&words[..], given].concat();
-        let mut child = place.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut command = hearing(&place.command(&words));
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let name = format!("dolmen-bench-{}", child.id());
         assert!(waited_for(|| has_word(&format!("\"cont\":\"{name}\""))), "the process of the load runs");
         kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
