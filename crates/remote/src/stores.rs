@@ -6,7 +6,8 @@ use crate::list;
 use crate::options::Options;
 use crate::remote::Remote;
 use crate::runtime::wait;
-use dolmen_rntuple::bucket::{Bucket, BucketResult, Failure, Read, STORE_ROOT, STORE_ROOT_START};
+use dolmen_rntuple::bucket::{Bucket, BucketResult, Failure, Read};
+use dolmen_rntuple::store::{BUCKET_KEYS, BUCKET_ROOT, BUCKET_ROOT_START};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::Result as Answer;
 use object_store::aws::AmazonS3;
@@ -65,12 +66,10 @@ pub fn stores(address: &str, options: &Options) -> Result<Stores> {
     Ok(stores)
 }
 
-/// What keys of a store of the bucket as a whole are, or begin with. There is no place in the bucket that is outside of it, so that all else is
-/// left to others.
-const OF_WHOLE: [&str; 4] = [STORE_ROOT, "conditions", "c/", "m/"];
-
+/// Whether a key is one of a store of the bucket as a whole. There is no place in the bucket that is outside of it, so that all else is left to
+/// others.
 fn is_of_whole(key: &str) -> bool {
-    OF_WHOLE.iter().any(|of| if of.ends_with('/') { key.starts_with(of) } else { key == *of })
+    BUCKET_KEYS.iter().any(|of| if of.ends_with('/') { key.starts_with(of) } else { key == *of })
 }
 
 /// The prefix of the store, the innermost, that an object of the bucket as a whole lies in; none if there is none, or if nobody may know.
@@ -90,15 +89,15 @@ pub(crate) fn above(remote: &Remote, key: &str) -> BucketResult<Option<String>> 
 /// At which prefixes there is the root of a store.
 fn with_roots(remote: &Remote, prefixes: &[String]) -> BucketResult<Vec<bool>> {
     let key = |prefix: &String| match &**prefix {
-        "" => STORE_ROOT.to_owned(),
-        prefix => format!("{prefix}/{STORE_ROOT}"),
+        "" => BUCKET_ROOT.to_owned(),
+        prefix => format!("{prefix}/{BUCKET_ROOT}"),
     };
     let keys: Vec<String> = prefixes.iter().map(key).collect();
-    let mut starts = vec![STORE_ROOT_START.map(|_| 0); keys.len()];
+    let mut starts = vec![BUCKET_ROOT_START.map(|_| 0); keys.len()];
     let mut reads: Vec<_> =
         keys.iter().zip(&mut starts).map(|(key, into)| Read { key, offset: 0, into }).collect();
     remote.read(&mut reads)?;
-    Ok(starts.iter().map(|start| *start == STORE_ROOT_START).collect())
+    Ok(starts.iter().map(|start| *start == BUCKET_ROOT_START).collect())
 }
 
 /// Prefixes with a slash more than these, and whether these are all.

@@ -6,12 +6,6 @@ use core::fmt;
 use core::time::Duration;
 use dolmen_types::IoBuf;
 
-/// The key, without the prefix, of the object that every store of ntuples has from its first change on: its root.
-pub const STORE_ROOT: &str = "root";
-
-/// What the bytes of a root begin with: the magic number of records, and what kind it is.
-pub const STORE_ROOT_START: [u8; 6] = *b"DNTP\x08\0";
-
 /// Which bytes of an object are wanted.
 #[derive(Debug)]
 pub struct Read<'a> {

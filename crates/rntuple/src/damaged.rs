@@ -9,14 +9,48 @@ use crate::ntuple::{Cluster, Entries, Ntuple};
 use crate::source::{Source, Want};
 
 /// Bytes of pages that are looked at together.
-const TOGETHER_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const TOGETHER_BYTES_MAX: u64 = 16 << 20;
 
-/// A page that is looked at: its column, its number there, and its bytes with the checksum behind them.
+/// A page as it is stored, with its checksum behind it.
+pub(crate) struct Raw {
+    pub(crate) page: Page,
+    pub(crate) stored: Vec<u8>,
+}
+
+impl Raw {
+    /// Room for a page.
+    ///
+    /// # Panics
+    /// Where memory has addresses of fewer than 32 bits.
+    pub(crate) fn room(page: Page) -> Self {
+        Self { page, stored: vec![0; usize::try_from(page.bytes_with_sum()).expect("a page is in memory")] }
+    }
+
+    /// Whether its bytes are those of its checksum, and of the one that it is known to have had, as far as there are such.
+    pub(crate) fn is_right(&self, known: Option<u64>) -> bool {
+        let sum_bytes = if self.page.has_checksum { CHECKSUM_BYTES } else { 0 };
+        let (stored, behind) = self.stored.split_at(self.stored.len() - sum_bytes);
+        let behind = behind.first_chunk().map(|sum| u64::from_le_bytes(*sum));
+        let sums = [behind, known];
+        let is_known = sums.iter().any(Option::is_some);
+        !is_known || sums.iter().flatten().all(|&sum| sum == checksum(stored))
+    }
+}
+
+/// Fetches pages with their checksums.
+pub(crate) fn fetch<'a, S: Source>(source: &S, pages: impl Iterator<Item = &'a mut Raw>) -> Result<()> {
+    let wants = pages.map(|Raw { page, stored }| {
+        let locator = page.locator.part(0, stored.len() as u64);
+        Want { locator, into: stored }
+    });
+    source.fetch(&mut wants.collect::<Vec<_>>())
+}
+
+/// A page that is looked at: its column, its number there, and what is stored.
 struct Looked {
     column: u32,
     number: u32,
-    page: Page,
-    stored: Vec<u8>,
+    raw: Raw,
 }
 
 impl<S: Source> Ntuple<S> {
@@ -41,9 +75,7 @@ impl<S: Source> Ntuple<S> {
 
     /// As [`naming`](Self::naming), of fields with all below them.
     pub(crate) fn naming_fields(&self, error: Error, entries: Entries, fields: &[u32]) -> Error {
-        let fields = self.read_with(fields);
-        let columns: Vec<u32> =
-            fields.into_iter().flat_map(|field| self.columns(field)).flatten().copied().collect();
+        let columns = self.columns_of_all(&self.read_with(fields));
         self.naming(error, entries, |column| columns.contains(&column))
     }
 
@@ -68,11 +100,8 @@ impl<S: Source> Ntuple<S> {
         let count = u32::try_from(cluster.pages.columns.len()).expect("a schema has fewer columns");
         for column in (0..count).filter(|&column| wanted(column)) {
             for (number, &page) in (0_u32..).zip(cluster.pages_of(column)) {
-                let sum_bytes = if page.has_checksum { CHECKSUM_BYTES as u64 } else { 0 };
-                let stored_bytes = page.locator.bytes() + sum_bytes;
-                let stored = vec![0; usize::try_from(stored_bytes).expect("a page is in memory")];
-                some.push(Looked { column, number, page, stored });
-                bytes += stored_bytes;
+                some.push(Looked { column, number, raw: Raw::room(page) });
+                bytes += page.bytes_with_sum();
                 if bytes >= TOGETHER_BYTES_MAX {
                     if let Some(bad) = first_bad(self.source(), &mut some)? {
                         return Ok(Some(bad));
@@ -89,13 +118,10 @@ impl<S: Source> Ntuple<S> {
 /// The first of pages that is damaged. If it is the source that says so, first half of them are asked for, then the rest.
 fn first_bad<S: Source>(source: &S, some: &mut [Looked]) -> Result<Option<(u32, u32)>> {
     crate::stop::check()?;
-    let wants = some.iter_mut().map(|looked| {
-        let locator = looked.page.locator.part(0, looked.stored.len() as u64);
-        Want { locator, into: &mut looked.stored }
-    });
-    match (source.fetch(&mut wants.collect::<Vec<_>>()), &mut *some) {
+    match (fetch(source, some.iter_mut().map(|looked| &mut looked.raw)), &mut *some) {
         (Ok(()), some) => {
-            Ok(some.iter().find(|looked| !looked.is_right()).map(|looked| (looked.column, looked.number)))
+            let bad = some.iter().find(|looked| !looked.raw.is_right(None));
+            Ok(bad.map(|looked| (looked.column, looked.number)))
         }
         (Err(error), [only]) if is_of_pages(&error) => Ok(Some((only.column, only.number))),
         (Err(error), some) if is_of_pages(&error) => {
@@ -106,16 +132,6 @@ fn first_bad<S: Source>(source: &S, some: &mut [Looked]) -> Result<Option<(u32, 
             }
         }
         (Err(error), _) => Err(error),
-    }
-}
-
-impl Looked {
-    fn is_right(&self) -> bool {
-        if !self.page.has_checksum {
-            return true;
-        }
-        let (stored, sum) = self.stored.split_at(self.stored.len() - CHECKSUM_BYTES);
-        sum == checksum(stored).to_le_bytes()
     }
 }
 

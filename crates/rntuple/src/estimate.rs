@@ -4,10 +4,8 @@
 
 use crate::error::Result;
 use crate::format::locator::Locator;
-use crate::format::page_list::Page;
-use crate::ntuple::{Cluster, Entries, Ntuple};
+use crate::ntuple::{Entries, Ntuple};
 use crate::source::Source;
-use std::collections::BTreeSet;
 
 /// Blobs that [`blob_bytes`] chooses among: powers of two.
 const BLOB_BYTES: core::ops::RangeInclusive<u32> = 16..=26;
@@ -131,8 +129,7 @@ pub struct Cost {
 pub fn usage<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entries) -> Result<Usage> {
     let clusters = ntuple.clusters(entries)?;
     let wanted = ntuple.read_with(fields);
-    let columns: BTreeSet<u32> =
-        wanted.iter().flat_map(|&field| ntuple.columns(field)).flatten().copied().collect();
+    let columns = ntuple.columns_of_all(&wanted);
     let mut usage = Usage { entry_count: entries.end - entries.first, ..Usage::default() };
     usage.cluster_count = clusters.len() as u64;
     let schema = &ntuple.header().schema;
@@ -152,7 +149,7 @@ pub fn usage<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entries) ->
         for one in &mut by_column {
             let kind = schema.columns[one.column as usize].kind.in_memory();
             let bytes = kind.map_or(0, crate::format::column::InMemory::bytes) as u64;
-            for page in pages_of(cluster, one.column) {
+            for page in cluster.pages_of(one.column) {
                 one.page_count += 1;
                 one.stored_bytes += page.locator.bytes();
                 one.memory_bytes += u64::from(page.element_count) * bytes;
@@ -169,11 +166,6 @@ pub fn usage<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entries) ->
     }
     usage.columns = by_column;
     Ok(usage)
-}
-
-fn pages_of<'a>(cluster: &Cluster<'a>, column: u32) -> &'a [Page] {
-    let described = cluster.pages.columns.get(column as usize);
-    described.map_or(&[], |described| &cluster.list.pages[described.pages.clone()])
 }
 
 /// How many requests the places of one cluster are.

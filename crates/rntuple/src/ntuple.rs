@@ -253,6 +253,11 @@ impl<S: Source> Ntuple<S> {
         all
     }
 
+    /// Columns of fields, of all representations.
+    pub(crate) fn columns_of_all(&self, fields: &BTreeSet<u32>) -> BTreeSet<u32> {
+        fields.iter().flat_map(|&field| self.columns(field)).flatten().copied().collect()
+    }
+
     /// Columns of a field, by representation.
     pub(crate) fn columns(&self, field: u32) -> &[Vec<u32>] {
         &self.columns[field as usize]

@@ -77,9 +77,8 @@ impl<S: Source> Ntuple<S> {
                 let structure = Structure::Page { column: number };
                 return Err(Error::TooBig { structure, offset: 0, bytes, bytes_max: PAGE_BYTES_MAX });
             }
-            let sum_bytes = if page.has_checksum { CHECKSUM_BYTES as u64 } else { 0 };
-            self.source().holds(page.locator, bytes + sum_bytes)?;
-            let room = usize::try_from(bytes + sum_bytes).expect("it was compared with the limit");
+            self.source().holds(page.locator, page.bytes_with_sum())?;
+            let room = usize::try_from(page.bytes_with_sum()).expect("it was compared with the limit");
             let stored = Cow::Owned(vec![0; room]);
             let checksum = page.has_checksum.then_some(0);
             pages.push(SealedPage { element_count: page.element_count, stored, checksum, zone: None });

@@ -268,7 +268,7 @@ fn put_all(
     appender: &mut Appender,
     words: &str,
 ) -> Outcome<Vec<String>> {
-    appender.check(&[])?;
+    appender.check()?;
     let doing = |shown: &str| format!("append {shown} to {words}");
     let (mut left_out, mut entry_count) = (Vec::new(), 0);
     for (nth, of) in given.iter_mut().enumerate() {

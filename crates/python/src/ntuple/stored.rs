@@ -657,7 +657,7 @@ impl NtupleAppender {
 impl NtupleAppender {
     /// Whether all that is filled are fields of the ntuple.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        Ok(self.run(py, |appender| Ok(appender.check(&[])?))?)
+        Ok(self.run(py, |appender| Ok(appender.check()?))?)
     }
 
     /// Puts entries into the container, as clusters of their own; nobody sees them before the commit.

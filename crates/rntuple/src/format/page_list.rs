@@ -3,9 +3,9 @@
 //! Invariants: each cluster has as many columns as the list says at its start; the pages of a column are those between two
 //! neighbours of `ends`.
 
-use super::EnvelopeKind;
 use super::envelope::{open, seal};
 use super::locator::{LOCATOR_BYTES_MIN, Locator};
+use super::{CHECKSUM_BYTES, EnvelopeKind};
 use crate::error::{Fault, Feature, Result};
 use core::ops::Range;
 
@@ -36,6 +36,14 @@ pub struct Page {
     pub has_checksum: bool,
     /// Where it is.
     pub locator: Locator,
+}
+
+impl Page {
+    /// Bytes that it takes as it is stored, with its checksum if it has one.
+    pub(crate) fn bytes_with_sum(&self) -> u64 {
+        let sum_bytes = if self.has_checksum { CHECKSUM_BYTES as u64 } else { 0 };
+        self.locator.bytes().saturating_add(sum_bytes)
+    }
 }
 
 /// What one cluster has of one column.

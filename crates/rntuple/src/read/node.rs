@@ -7,7 +7,7 @@ use crate::array::{Array, Growing, Lists, Values, grow};
 use crate::error::{Error, Fault, Feature, Result, Structure};
 use crate::format::column::InMemory;
 use crate::format::page_list::Page;
-use crate::format::schema::Role;
+use crate::format::schema::{Field, Role};
 use crate::ntuple::{Cluster, Ntuple, unknown};
 use crate::source::Source;
 use core::ops::Range;
@@ -92,17 +92,8 @@ impl Node {
         (wanted, field): (u32, u32),
         depth: usize,
     ) -> Result<Self> {
-        let wrong =
-            || Error::Corrupt { structure: Structure::Field { field }, offset: 0, fault: Fault::Value };
-        let described = ntuple.schema_field(field);
-        if let Some(feature) = described.unknown() {
-            return Err(unknown(field, feature));
-        }
-        let columns = ntuple.columns(field);
-        let column_count = columns.first().map_or(0, Vec::len);
-        if depth > DEPTH_MAX || columns.iter().any(|of_one| of_one.len() != column_count) {
-            return Err(wrong());
-        }
+        let (described, column_count) = vetted(ntuple, field, depth)?;
+        let wrong = || wrong(field);
         let shape = match (described.role, column_count, described.repetition) {
             (Some(Role::Record | Role::Plain), 0, None) => return Ok(self),
             (Some(Role::Plain), 0, Some(count)) => Shape::Repeated { count, len: 0, content: Box::new(self) },
@@ -127,20 +118,8 @@ impl Node {
     }
 
     fn at<S: Source>(ntuple: &Ntuple<S>, field: u32, depth: usize) -> Result<Self> {
-        let wrong =
-            || Error::Corrupt { structure: Structure::Field { field }, offset: 0, fault: Fault::Value };
-        let described = ntuple.schema_field(field);
-        if let Some(feature) = described.unknown() {
-            return Err(unknown(field, feature));
-        }
-        if depth > DEPTH_MAX {
-            return Err(wrong());
-        }
-        let columns = ntuple.columns(field);
-        let column_count = columns.first().map_or(0, Vec::len);
-        if columns.iter().any(|of_one| of_one.len() != column_count) {
-            return Err(wrong());
-        }
+        let (described, column_count) = vetted(ntuple, field, depth)?;
+        let wrong = || wrong(field);
         let mut children = Vec::new();
         for &child in ntuple.children(field) {
             children.push((ntuple.schema_field(child).name.clone(), Self::at(ntuple, child, depth + 1)?));
@@ -372,6 +351,24 @@ impl Node {
             }
         }
     }
+}
+
+fn wrong(field: u32) -> Error {
+    Error::Corrupt { structure: Structure::Field { field }, offset: 0, fault: Fault::Value }
+}
+
+/// A field that can be read, so deep below the one that is asked for, or above it; how many columns each representation has.
+fn vetted<S: Source>(ntuple: &Ntuple<S>, field: u32, depth: usize) -> Result<(&Field, usize)> {
+    let described = ntuple.schema_field(field);
+    if let Some(feature) = described.unknown() {
+        return Err(unknown(field, feature));
+    }
+    let columns = ntuple.columns(field);
+    let column_count = columns.first().map_or(0, Vec::len);
+    if depth > DEPTH_MAX || columns.iter().any(|of_one| of_one.len() != column_count) {
+        return Err(wrong(field));
+    }
+    Ok((described, column_count))
 }
 
 fn lists(of: Lists, content: Node) -> Shape {

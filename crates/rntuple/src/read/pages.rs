@@ -80,9 +80,7 @@ pub(super) fn fetch<S: Source>(
         named.entry(key(page.locator)).or_insert((page, 0)).1 += 1;
     }
     for (page, count) in named.into_values() {
-        let sum_bytes = if page.has_checksum { CHECKSUM_BYTES } else { 0 };
-        let stored_bytes = usize::try_from(page.locator.bytes()).expect("it was compared with the limit");
-        let bytes = stored_bytes + sum_bytes;
+        let bytes = usize::try_from(page.bytes_with_sum()).expect("it was compared with the limit");
         items.push((page.locator, bytes, Item::Kept(page, count, vec![0; bytes])));
     }
     // What is in one place is next to each other, and is not cut.
@@ -126,8 +124,7 @@ pub(super) fn vet<S: Source>(ntuple: &Ntuple<S>, number: u32, page: &Page) -> Re
         return Err(Error::TooBig { structure, offset: 0, bytes: page_bytes, bytes_max: PAGE_BYTES_MAX });
     }
     let stored_bytes = page.locator.bytes();
-    let sum_bytes = if page.has_checksum { CHECKSUM_BYTES as u64 } else { 0 };
-    ntuple.source().holds(page.locator, stored_bytes.saturating_add(sum_bytes))?;
+    ntuple.source().holds(page.locator, page.bytes_with_sum())?;
     if stored_bytes > page_bytes {
         return Err(Error::Corrupt { structure, offset: 0, fault: Fault::Length });
     }

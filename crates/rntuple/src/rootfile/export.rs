@@ -7,7 +7,6 @@ use super::anchor::Anchor;
 use super::layout::{BLOB_BYTES_MAX, Layout};
 use super::write::{FORMAT_VERSION, FileOptions, Output, RootWriter};
 use crate::error::{Error, Fault, GoOn, Result, Structure};
-use crate::format::CHECKSUM_BYTES;
 use crate::format::block;
 use crate::format::footer::Footer;
 use crate::format::locator::{Link, Locator};
@@ -157,7 +156,7 @@ impl<S: Source> VirtualFile<S> {
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(into.len());
         let mut rest = &mut into[..count];
         let mut at = offset;
-        let (mut wants, mut all) = (Vec::new(), None::<Entries>);
+        let mut wants = Vec::new();
         let first = self.pieces.partition_point(|piece| piece.offset <= offset).saturating_sub(1);
         for (nth, piece) in self.pieces.iter().enumerate().skip(first) {
             if rest.is_empty() {
@@ -178,22 +177,27 @@ impl<S: Source> VirtualFile<S> {
                     let (part, behind) =
                         rest.split_at_mut(usize::try_from(room).expect("it is at most what is left"));
                     self.want(*entries, pages, at - piece.offset, part, &mut wants)?;
-                    let before = all.unwrap_or(*entries);
-                    all = Some(Entries {
-                        first: before.first.min(entries.first),
-                        end: before.end.max(entries.end),
-                    });
                     at += room;
                     rest = behind;
                 }
             }
         }
         let fetched = self.ntuple.source().fetch(&mut wants);
-        fetched.map_err(|error| match all {
+        fetched.map_err(|error| match self.entries_of(&self.pieces[first..], at) {
             Some(entries) => self.ntuple.naming(error, entries, |_| true),
             None => error,
         })?;
         Ok(count)
+    }
+
+    /// Entries of the clusters whose pages are in pieces that begin before an offset.
+    fn entries_of(&self, pieces: &[Piece], end: u64) -> Option<Entries> {
+        let entries =
+            pieces.iter().take_while(|piece| piece.offset < end).filter_map(|piece| match piece.what {
+                What::Pages { entries, .. } => Some(entries),
+                What::Bytes(_) => None,
+            });
+        entries.reduce(|all, more| Entries { first: all.first.min(more.first), end: all.end.max(more.end) })
     }
 
     /// Adds to `wants` the bytes from `skip` on of some pages of a cluster.
@@ -212,7 +216,7 @@ impl<S: Source> VirtualFile<S> {
             fault: Fault::Reference,
         })?;
         for page in pages(cluster).skip(which.start).take(which.len()) {
-            let bytes = stored_bytes(page);
+            let bytes = page.bytes_with_sum();
             if skip >= bytes {
                 skip -= bytes;
                 continue;
@@ -234,11 +238,6 @@ impl<S: Source> VirtualFile<S> {
 fn pages<'a>(cluster: &'a crate::Cluster<'_>) -> impl Iterator<Item = &'a Page> {
     let columns = cluster.pages.columns.iter().filter(|column| column.first_element.is_some());
     columns.flat_map(|column| &cluster.list.pages[column.pages.clone()])
-}
-
-/// Bytes of a page with its checksum.
-fn stored_bytes(page: &Page) -> u64 {
-    page.locator.bytes() + if page.has_checksum { CHECKSUM_BYTES as u64 } else { 0 }
 }
 
 /// A file that is being made up.
@@ -275,12 +274,12 @@ impl Made {
         while start < pages.len() {
             let mut bytes = 0;
             let fits = |page: &&&Page| {
-                bytes += stored_bytes(page);
+                bytes += page.bytes_with_sum();
                 bytes <= BLOB_BYTES_MAX
             };
             let count = pages[start..].iter().take_while(fits).count().max(1);
             let some = &pages[start..start + count];
-            let all: u64 = some.iter().map(|page| stored_bytes(page)).sum();
+            let all: u64 = some.iter().map(|page| page.bytes_with_sum()).sum();
             let piece_at = self.layout.at();
             let (key, mut offset) = self.layout.blob(all)?;
             self.pieces.push(Piece { offset: piece_at, what: What::Bytes(key) });
@@ -288,7 +287,7 @@ impl Made {
             self.pieces.push(Piece { offset, what });
             for page in some {
                 offsets.push(offset);
-                offset += stored_bytes(page);
+                offset += page.bytes_with_sum();
             }
             start += count;
         }

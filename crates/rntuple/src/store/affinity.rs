@@ -24,13 +24,8 @@ pub struct Access {
 pub fn order_of<S: Source>(ntuple: &Ntuple<S>, accesses: &[Access]) -> Vec<u32> {
     let mut read_by = vec![Vec::new(); ntuple.header().schema.columns.len()];
     for (number, access) in accesses.iter().enumerate() {
-        for field in ntuple.read_with(&access.fields) {
-            for &column in ntuple.columns(field).iter().flatten() {
-                let of_column: &mut Vec<usize> = &mut read_by[column as usize];
-                if of_column.last() != Some(&number) {
-                    of_column.push(number);
-                }
-            }
+        for column in ntuple.columns_of_all(&ntuple.read_with(&access.fields)) {
+            read_by[column as usize].push(number);
         }
     }
     let count = |read_by: &[usize]| read_by.iter().map(|&at| accesses[at].count).fold(0, u64::saturating_add);

@@ -3,7 +3,7 @@
 use super::base::{Base, Placed, PlacedColumn, is_deferred};
 use super::catalogue::Stored;
 use super::commit::{Version, commit};
-use super::fill::{self, Differ, Fill, Fills, LeftOut};
+use super::fill::{self, Differ, Fill, Fills, LeftOut, Portion};
 use super::home::At;
 use super::measure::Measure;
 use super::numbers::Numbers;
@@ -90,14 +90,13 @@ impl Appender {
         self.fills.leaves_out = leaves_out;
     }
 
-    /// Whether all that is filled are fields of the ntuple by now, and what lacks these fields at the top can be put.
-    /// [`commit`](Self::commit) sees to the first as well: fields may be added until then.
+    /// Whether all that is filled are fields of the ntuple by now, and can be filled so. [`commit`](Self::commit) sees to it as well: fields
+    /// may be added until then.
     ///
     /// # Errors
-    /// [`Error::NoFill`]; [`Error::OtherFields`].
-    pub fn check(&self, lacking: &[u32]) -> Result<()> {
-        self.fills.check_names(&self.base.schema)?;
-        self.fills.check(&self.base.schema, lacking)
+    /// [`Error::NoFill`]; [`Error::NoFit`] of a value that its field cannot have.
+    pub fn check(&self) -> Result<()> {
+        self.fills.check(&self.base.schema)
     }
 
     /// Whether another ntuple can be put, of which nothing but the schema is looked at; what is left out of it then.
@@ -105,7 +104,7 @@ impl Appender {
     /// # Errors
     /// [`Error::NoFill`]; [`Error::OtherFields`]; [`Error::NoFit`] of a value that its field cannot have.
     pub fn check_ntuple(&self, schema: &Schema) -> Result<Vec<LeftOut>> {
-        self.fills.check_names(&self.base.schema)?;
+        self.check()?;
         self.fills.settle(&self.base.schema, fill::matched(&self.base.schema, schema).differ)
     }
 
@@ -165,6 +164,8 @@ impl Appender {
         let fill::Matched { columns, anew, differ } = fill::matched(schema, &from.header().schema);
         let lacking = differ.lacking.clone();
         self.fills.settle(schema, differ)?;
+        // None of an entry: whether they can be filled so.
+        self.fills.sealed(schema, &lacking, 0)?;
         let class = ObjectClass(self.base.anchor.class);
         // The order is one of the ntuple's columns; those that are copied have the other's numbers.
         let place = |number: &u32| {
@@ -198,10 +199,11 @@ impl Appender {
         if fields.is_empty() {
             return Ok(());
         }
-        let (class, schema) = (ObjectClass(self.base.anchor.class), &self.base.schema);
+        let class = ObjectClass(self.base.anchor.class);
         let (tops, others): (Vec<u32>, Vec<u32>) = fields.iter().copied().unzip();
-        let (part, columns) = fill::part(schema, &tops);
-        let names: Vec<&str> = tops.iter().map(|&top| &*schema.fields[top as usize].name).collect();
+        let part = fill::part(&self.base.schema, &tops);
+        let names: Vec<&str> =
+            part.schema.tops().map(|top| &*part.schema.fields[top as usize].name).collect();
         let options = &self.fills.options;
         let mut first = 0;
         self.writing.in_order(Vec::new(), |writing| {
@@ -211,12 +213,8 @@ impl Appender {
                 first = entries.end;
                 let arrays = from.read(&others, entries)?;
                 let given: Vec<(&str, &Array)> = names.iter().copied().zip(&arrays).collect();
-                let sealed = write::seal(&part, &given, 0..cluster.entry_count, options)?;
-                let placed = writing.put(class, &part, 0, (cluster.entry_count, &sealed.columns))?;
-                cluster.columns.resize(schema.columns.len(), None);
-                for (&number, column) in columns.iter().zip(placed.columns) {
-                    cluster.columns[number] = column;
-                }
+                let sealed = write::seal(&part.schema, &given, 0..cluster.entry_count, options)?;
+                writing.put_part(class, cluster, &part, &sealed.columns)?;
             }
             Ok(())
         })
@@ -228,17 +226,13 @@ impl Appender {
             return Ok(());
         }
         let class = ObjectClass(self.base.anchor.class);
-        let (part, columns) = fill::part(&self.base.schema, lacking);
-        let fields: Vec<u32> = part.tops().collect();
-        let (schema, fills) = (&self.base.schema, &self.fills);
+        let part = fill::part(&self.base.schema, lacking);
+        let fields: Vec<u32> = part.schema.tops().collect();
+        let fills = &self.fills;
         self.writing.in_order(Vec::new(), |writing| {
             for cluster in clusters.iter_mut() {
-                let sealed = fills.sealed(&part, &fields, cluster.entry_count)?;
-                let placed = writing.put(class, &part, 0, (cluster.entry_count, &sealed))?;
-                cluster.columns.resize(schema.columns.len(), None);
-                for (&number, column) in columns.iter().zip(placed.columns) {
-                    cluster.columns[number] = column;
-                }
+                let sealed = fills.sealed(&part.schema, &fields, cluster.entry_count)?;
+                writing.put_part(class, cluster, &part, &sealed)?;
             }
             Ok(())
         })
@@ -252,7 +246,7 @@ impl Appender {
         }
         let added = fill::behind(schema, self.column_count);
         if !self.clusters.is_empty() {
-            self.fills.check(schema, &added)?;
+            self.fills.check_lacking(schema, &added)?;
             let mut clusters = self.clusters.clone();
             self.put_fills(&mut clusters, &added)?;
             self.clusters = clusters;
@@ -286,7 +280,7 @@ impl Appender {
             if base.schema.columns.len() != column_count {
                 return Err(Error::OtherSchema);
             }
-            fills.check_names(&base.schema)?;
+            fills.check(&base.schema)?;
             base.append(clusters, Made::Appended, store.now_ns())
         })?;
         self.clusters.clear();
@@ -332,6 +326,22 @@ impl Writing {
         // First: what arrives when the record is gone already may be left by whoever frees just then.
         self.pipeline.give_up();
         self.numbers.give_up()
+    }
+
+    /// Puts columns of a part of a schema into a cluster, which has others.
+    fn put_part(
+        &mut self,
+        class: ObjectClass,
+        cluster: &mut Placed,
+        Portion { schema, columns, column_count }: &Portion,
+        sealed: &[Option<SealedColumn<'_>>],
+    ) -> Result<()> {
+        let placed = self.put(class, schema, 0, (cluster.entry_count, sealed))?;
+        cluster.columns.resize(*column_count, None);
+        for (&number, column) in columns.iter().zip(placed.columns) {
+            cluster.columns[number] = column;
+        }
+        Ok(())
     }
 
     /// Puts a cluster whose columns are those of `schema` from `first` on.

@@ -29,7 +29,7 @@ impl Appender {
     /// [`Error::NoFill`]; [`Error::OtherFields`]; [`Error::NoFit`] of a value that its field cannot have; [`Error::BranchRefused`] of one that is
     /// a field of the ntuple and not read, unless such are left out.
     pub fn check_tree(&self, tree: &Tree) -> Result<Vec<LeftOut>> {
-        self.check(&[])?;
+        self.check()?;
         let Found { differ, refused, .. } = self.found(tree)?;
         let mut left_out = self.fills.settle(self.schema(), differ)?;
         left_out.extend(refused.into_iter().map(LeftOut::Refused));

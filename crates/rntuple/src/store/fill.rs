@@ -189,10 +189,12 @@ fn likeness((one, one_tops, one_top): Top<'_>, (other, other_tops, other_top): T
                 && (of.first_element == 0 || column.first_element != 0)
         });
     let kept = |(&number, &same): (&u32, &u32)| has_values_of((one, number), (other, same));
-    match () {
-        () if are_pages => Likeness::Pages,
-        () if own.iter().zip(&found).all(kept) => Likeness::Values,
-        () => Likeness::None,
+    if are_pages {
+        Likeness::Pages
+    } else if own.iter().zip(&found).all(kept) {
+        Likeness::Values
+    } else {
+        Likeness::None
     }
 }
 
@@ -252,8 +254,18 @@ fn named(schema: &Schema, tops: &[u32]) -> Vec<(Box<str>, Box<str>)> {
     tops.iter().map(|&top| (schema.fields[top as usize].name.clone(), type_of(schema, top))).collect()
 }
 
-/// The schema of some fields at the top alone, and which columns it has.
-pub(super) fn part(schema: &Schema, tops_wanted: &[u32]) -> (Schema, Vec<usize>) {
+/// Some fields at the top of a schema.
+pub(super) struct Portion {
+    /// These alone.
+    pub(super) schema: Schema,
+    /// The number of each of its columns in the whole.
+    pub(super) columns: Vec<usize>,
+    /// Columns of the whole.
+    pub(super) column_count: usize,
+}
+
+/// Some fields at the top, by their numbers.
+pub(super) fn part(schema: &Schema, tops_wanted: &[u32]) -> Portion {
     let tops = tops(schema);
     let mut part = Schema::default();
     let mut numbers = vec![0; schema.fields.len()];
@@ -271,7 +283,7 @@ pub(super) fn part(schema: &Schema, tops_wanted: &[u32]) -> (Schema, Vec<usize>)
             part.columns.push(Column { field: numbers[column.field as usize], ..*column });
         }
     }
-    (part, columns)
+    Portion { schema: part, columns, column_count: schema.columns.len() }
 }
 
 impl Fills {
@@ -279,7 +291,7 @@ impl Fills {
     ///
     /// # Errors
     /// [`Error::NoFill`]; [`Error::NoFit`] of a value that its field cannot have.
-    pub(super) fn check_names(&self, schema: &Schema) -> Result<()> {
+    pub(super) fn check(&self, schema: &Schema) -> Result<()> {
         let names = || own_tops(schema).map(|top| &*schema.fields[top as usize].name);
         let unknown = self.fields.iter().find(|fill| !names().any(|name| *fill.field == *name));
         let Some(Fill { field, .. }) = unknown else {
@@ -298,7 +310,7 @@ impl Fills {
     ///
     /// # Errors
     /// [`Error::OtherFields`].
-    pub(super) fn check(&self, schema: &Schema, lacking: &[u32]) -> Result<()> {
+    pub(super) fn check_lacking(&self, schema: &Schema, lacking: &[u32]) -> Result<()> {
         let missing = named(schema, &self.not_filled(schema, lacking));
         if missing.is_empty() {
             return Ok(());
@@ -309,14 +321,12 @@ impl Fills {
     /// Whether what has these fields can be appended, with what is filled and left out; what is left out.
     ///
     /// # Errors
-    /// [`Error::OtherFields`]; [`Error::NoFit`] of a value that its field cannot have.
+    /// [`Error::OtherFields`].
     pub(super) fn settle(&self, schema: &Schema, differ: Differ) -> Result<Vec<LeftOut>> {
         let Differ { lacking, more, others } = differ;
         let are_all = !lacking.is_empty() && lacking.len() == own_tops(schema).count();
         let missing = if are_all { lacking.clone() } else { self.not_filled(schema, &lacking) };
         if missing.is_empty() && others.is_empty() && (more.is_empty() || self.leaves_out) {
-            // None of an entry: whether they can be filled so.
-            self.sealed(schema, &lacking, 0)?;
             return Ok(more.into_iter().map(|(name, of)| LeftOut::NoField { name, of }).collect());
         }
         let more = if self.leaves_out { Vec::new() } else { more };

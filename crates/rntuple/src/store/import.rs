@@ -9,6 +9,7 @@ use super::pack::{Group, pack};
 use super::record::Made;
 use super::zones::Known;
 use crate::error::{Error, Fault, Feature, GoOn, Result, Structure};
+use crate::format::page_list::Page;
 use crate::format::schema::Schema;
 use crate::format::{CHECKSUM_BYTES, Header, PAGE_BYTES_MAX, checksum};
 use crate::ntuple::{Cluster, Entries, Ntuple};
@@ -155,10 +156,7 @@ impl Writing {
             if !is_wanted(number) {
                 return Vec::new();
             }
-            let stored = |page: &crate::format::page_list::Page| {
-                page.locator.bytes() + if page.has_checksum { CHECKSUM_BYTES as u64 } else { 0 }
-            };
-            cluster.list.pages[of_column.pages.clone()].iter().map(stored).collect()
+            cluster.list.pages[of_column.pages.clone()].iter().map(Page::bytes_with_sum).collect()
         });
         let groups = pack(&sizes.collect::<Vec<_>>(), &self.config.order, u64::from(self.config.group_bytes));
         self.numbers.renew()?;
@@ -253,7 +251,7 @@ impl Batch<'_> {
 }
 
 /// Looks at what a page claims before memory is taken for it.
-fn vet<S: Source>(from: &Ntuple<S>, column: usize, page: &crate::format::page_list::Page) -> Result<()> {
+fn vet<S: Source>(from: &Ntuple<S>, column: usize, page: &Page) -> Result<()> {
     let number = u32::try_from(column).expect("a schema has fewer columns");
     let structure = Structure::Page { column: number };
     let Some(column) = from.header().schema.columns.get(column) else {
@@ -266,5 +264,5 @@ fn vet<S: Source>(from: &Ntuple<S>, column: usize, page: &crate::format::page_li
     if column.page_bytes(u64::from(page.element_count)).is_some_and(|whole| bytes > whole) {
         return Err(Error::Corrupt { structure, offset: 0, fault: Fault::Length });
     }
-    from.source().holds(page.locator, bytes + if page.has_checksum { CHECKSUM_BYTES as u64 } else { 0 })
+    from.source().holds(page.locator, page.bytes_with_sum())
 }

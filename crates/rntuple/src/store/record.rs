@@ -7,6 +7,12 @@ use crate::format::{Builder, CHECKSUM_BYTES, Cursor, block, checksum};
 /// What every record begins with.
 const MAGIC: [u8; 4] = *b"DNTP";
 
+/// What the root of a store in a bucket begins with: magic and kind.
+pub const ROOT_START: [u8; 6] = {
+    let ([a, b, c, d], [low, high]) = (MAGIC, (Kind::Root as u16).to_le_bytes());
+    [a, b, c, d, low, high]
+};
+
 /// The version of all kinds.
 const VERSION: u16 = 1;
 

@@ -6,17 +6,15 @@ use super::catalogue::{Stored, When};
 use super::home::At;
 use super::source::StoreSource;
 use super::zones::Known;
+use crate::damaged::{Raw, TOGETHER_BYTES_MAX, fetch};
 use crate::error::{Error, Fault, GoOn, Result, Structure};
+use crate::format::checksum;
 use crate::format::locator::Locator;
 use crate::format::page_list::Page;
 use crate::format::schema::Schema;
-use crate::format::{CHECKSUM_BYTES, checksum};
 use crate::ntuple::{Cluster, Entries, Ntuple};
 use crate::source::{Source, Want};
 use dolmen_client::ObjectClass;
-
-/// Bytes of pages that are looked at together.
-const TOGETHER_BYTES_MAX: u64 = 16 << 20;
 
 /// What is wrong with a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,10 +64,8 @@ struct Looked<'a> {
     cluster: Cluster<'a>,
     column: u32,
     number: u32,
-    page: Page,
+    raw: Raw,
     known: Known,
-    /// Its bytes and the checksum behind them.
-    stored: Vec<u8>,
 }
 
 impl Stored {
@@ -96,11 +92,8 @@ impl Stored {
                 for (column, of_column) in (0_u32..).zip(&pages.columns) {
                     for (number, at) in (0_u32..).zip(of_column.pages.clone()) {
                         let (page, known) = (list.pages[at], known[at]);
-                        let sum_bytes = if page.has_checksum { CHECKSUM_BYTES as u64 } else { 0 };
-                        let stored_bytes = page.locator.bytes() + sum_bytes;
-                        let stored = vec![0; usize::try_from(stored_bytes).expect("a page is in memory")];
-                        bytes += stored_bytes;
-                        some.push(Looked { cluster, column, number, page, known, stored });
+                        bytes += page.bytes_with_sum();
+                        some.push(Looked { cluster, column, number, raw: Raw::room(page), known });
                         if bytes >= TOGETHER_BYTES_MAX {
                             scrubbed.look(&ntuple, &mut some)?;
                             bytes = 0;
@@ -151,35 +144,23 @@ impl Stored {
 
 impl Scrubbed {
     fn look(&mut self, ntuple: &Ntuple<StoreSource>, some: &mut Vec<Looked<'_>>) -> Result<()> {
-        let all = fetch(ntuple.source(), some);
+        let all = fetch(ntuple.source(), some.iter_mut().map(|looked| &mut looked.raw));
         let is_whole = all.is_ok();
         all.or_else(|error| damage_of(error).map(drop))?;
         for mut looked in some.drain(..) {
             let alone =
-                if is_whole { Ok(()) } else { fetch(ntuple.source(), core::slice::from_mut(&mut looked)) };
+                if is_whole { Ok(()) } else { fetch(ntuple.source(), core::iter::once(&mut looked.raw)) };
             let damage = match alone {
-                Ok(()) => (!looked.is_right()).then_some(Damage::Checksum),
+                Ok(()) => (!looked.raw.is_right(looked.known.sum)).then_some(Damage::Checksum),
                 Err(error) => Some(damage_of(error)?),
             };
             self.pages += 1;
-            self.bytes += looked.stored.len() as u64;
-            self.unsummed += u64::from(!looked.page.has_checksum && looked.known.sum.is_none());
+            self.bytes += looked.raw.stored.len() as u64;
+            self.unsummed += u64::from(!looked.raw.page.has_checksum && looked.known.sum.is_none());
             self.bad.extend(damage.map(|damage| looked.bad(&ntuple.header().schema, damage)));
         }
         Ok(())
     }
-}
-
-/// Fetches pages with their checksums.
-fn fetch(source: &StoreSource, some: &mut [Looked<'_>]) -> Result<()> {
-    let mut wants: Vec<_> = some
-        .iter_mut()
-        .map(|looked| {
-            let locator = looked.page.locator.part(0, looked.stored.len() as u64);
-            Want { locator, into: &mut looked.stored }
-        })
-        .collect();
-    source.fetch(&mut wants)
 }
 
 /// The damage that an error is of.
@@ -192,16 +173,6 @@ fn damage_of(error: Error) -> Result<Damage> {
 }
 
 impl Looked<'_> {
-    /// Whether its bytes are those of the checksums that are known.
-    fn is_right(&self) -> bool {
-        let sum_bytes = if self.page.has_checksum { CHECKSUM_BYTES } else { 0 };
-        let (stored, behind) = self.stored.split_at(self.stored.len() - sum_bytes);
-        let behind = behind.first_chunk().map(|sum| u64::from_le_bytes(*sum));
-        let sums = [behind, self.known.sum];
-        let is_known = sums.iter().any(Option::is_some);
-        !is_known || sums.iter().flatten().all(|&sum| sum == checksum(stored))
-    }
-
     fn bad(&self, schema: &Schema, damage: Damage) -> BadPage {
         let first = self.cluster.pages.first_entry;
         BadPage {
@@ -209,7 +180,7 @@ impl Looked<'_> {
             column: self.column,
             entries: Entries { first, end: first + self.cluster.pages.entry_count },
             page: self.number,
-            locator: self.page.locator,
+            locator: self.raw.page.locator,
             damage,
             sum: self.known.sum,
         }

@@ -343,7 +343,7 @@ fn what_is_filled_and_no_field_is_refused_with_a_word_on_those_that_there_are() 
             Err(error @ Error::NoFill { .. }) => error.to_string(),
             other => panic!("{other:?}"),
         };
-        let told = refused(filling(&["typo"]).check(&[]));
+        let told = refused(filling(&["typo"]).check());
         assert!(told.contains("\"typo\", which is no field of the ntuple; its fields are a, b"), "{told}");
         add_each_kind(&stored);
         let all: Vec<&str> = each_kind(0).into_iter().map(|(name, _)| name).collect();
@@ -355,7 +355,7 @@ fn what_is_filled_and_no_field_is_refused_with_a_word_on_those_that_there_are() 
             ("", "its fields are a, b, flag, weight"),
         ] {
             let names = [&all[..], &[wrong]].concat();
-            let told = refused(filling(&names).check(&[]));
+            let told = refused(filling(&names).check());
             assert!(told.contains(&format!("\"{wrong}\"")) && told.contains(remedy), "{told}");
             // Also where all that is put has all fields, and of another ntuple.
             let mut appender = filling(&names);
@@ -365,7 +365,7 @@ fn what_is_filled_and_no_field_is_refused_with_a_word_on_those_that_there_are() 
             appender.discard().unwrap();
         }
         assert_eq!(stored.version(When::Now).unwrap().entry_count, 5);
-        filling(&all).check(&[]).unwrap();
+        filling(&all).check().unwrap();
     });
 }
 

@@ -28,14 +28,16 @@ use dolmen_types::IoBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The key of the root.
-const ROOT: &str = "root";
+/// The key, behind the store's prefix, of the root.
+pub const ROOT: &str = "root";
 /// The key of what is tried before the first change.
 const CONDITIONS: &str = "conditions";
 /// What keys of objects with records begin with.
 const RECORDS: &str = "m/";
 /// What keys of column groups begin with.
 const CLUSTERS: &str = "c/";
+/// What all keys of a store are, or, with a slash at the end, begin with.
+pub const KEYS: [&str; 4] = [ROOT, CONDITIONS, CLUSTERS, RECORDS];
 
 /// A tag that nothing has.
 const OTHER_TAG: &str = "\"00000000000000000000000000000000\"";
