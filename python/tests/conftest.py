@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 
@@ -10,6 +11,9 @@ import dolmen
 import numpy as np
 import pytest
 from dolmen import rntuple
+
+# Whoever runs the tests may ignore it, as nohup does.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROGRAM = os.environ["DOLMEN"]
 #: Of a pool that a test makes: room for its logs and a few hundred MiB.

@@ -3,7 +3,9 @@
 use super::filter::number;
 use super::home::Home;
 use super::source::{Any, Source, any_at, each};
-use super::stored::{Named, compression, create_options, described, open, refused, told};
+use super::stored::{
+    LEAVE_OUT, Named, compression, create_options, described, leaving_out, open, refused, told,
+};
 use super::version::VersionArg;
 use super::{heard, step};
 use crate::failure::{Doing, Exit, Failure, Outcome};
@@ -133,11 +135,9 @@ pub(crate) fn import(args: &Import) -> Outcome<Answer> {
     if renamed.len() > TOLD_MAX {
         lines.push(format!("so are {} others; --json tells all", renamed.len() - TOLD_MAX));
     }
-    lines.extend(left_out.iter().map(|why| format!("left out: {why}")));
     let mut json = described(&version);
-    json["left_out"] = json!(left_out);
     json["renamed"] = renamed.iter().map(|(branch, field)| (branch.to_string(), json!(field))).collect();
-    Ok(Answer::new(lines.join("\n"), json))
+    Ok(leaving_out(lines.join("\n"), json, &left_out))
 }
 
 /// What was imported.
@@ -169,12 +169,7 @@ fn imported(args: &Import, any: &Any, to: &Home, name: &str) -> Outcome<Imported
             let branches = (!branches.is_empty()).then_some(branches);
             let how = TreeOptions { branches, leaves_out: args.leave_out, write };
             let imported = to.store.import_tree(name, tree, &how, &options, progress);
-            let imported = imported.map_err(|error| {
-                refused(
-                    error,
-                    "--leave-out leaves such branches out, and --field names those that are wanted",
-                )
-            })?;
+            let imported = imported.map_err(|error| refused(error, LEAVE_OUT))?;
             let left_out = imported.left_out.iter().map(ToString::to_string).collect();
             Ok(Imported { version: imported.version, renamed: imported.renamed, left_out })
         }
@@ -206,13 +201,7 @@ pub(crate) fn append(args: &Append) -> Outcome<Answer> {
     let done = appended(args, given, &home, &words).doing(|| format!("append to {words}"));
     home.close()?;
     let (version, left_out) = done?;
-    let mut text = told(&version);
-    for why in &left_out {
-        text.push_str(&format!("\nleft out: {why}"));
-    }
-    let mut json = described(&version);
-    json["left_out"] = json!(left_out);
-    Ok(Answer::new(text, json))
+    Ok(leaving_out(told(&version), described(&version), &left_out))
 }
 
 impl Append {

@@ -5,7 +5,7 @@ use super::filter::{Filter, filter, known, passing, steps};
 use super::home::{self, Home};
 use super::parquet::{self, Writer};
 use super::source::{Any, Opened, Source, each};
-use super::stored::{Named, Written, create_options, described, refused, told};
+use super::stored::{LEAVE_OUT, Named, Written, create_options, described, leaving_out, refused, told};
 use super::{heard, step};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, count};
@@ -102,13 +102,11 @@ pub(crate) fn skim(args: &Skim) -> Outcome<Answer> {
     drop(any);
     home.close()?;
     let (done, left_out) = done?;
-    let mut text = format!("{name}, {}; {}", told(&done.version), clusters(done.passed, done.written));
-    text.extend(left_out.iter().flat_map(|why| ["\nleft out: ", why]));
+    let text = format!("{name}, {}; {}", told(&done.version), clusters(done.passed, done.written));
     let mut json = described(&done.version);
-    json["left_out"] = json!(left_out);
     json["clusters_passed"] = json!(done.passed);
     json["clusters_written"] = json!(done.written);
-    Ok(Answer::new(text, json))
+    Ok(leaving_out(text, json, &left_out))
 }
 
 /// Opens what is read and the container that is written, which can be of one pool.
@@ -139,12 +137,7 @@ fn skim_into(args: &Skim, any: &Any, home: &Home, name: &str) -> Outcome<(Skimme
             let branches = (!names.is_empty()).then_some(names);
             let of = TreeOptions { branches, leaves_out: args.leave_out, write };
             let made = home.store.skim_tree(name, (tree, &ranges), &of, &how, |done| step(&bar, done));
-            let made = made.map_err(|error| {
-                refused(
-                    error,
-                    "--leave-out leaves such branches out, and --field names those that are wanted",
-                )
-            })?;
+            let made = made.map_err(|error| refused(error, LEAVE_OUT))?;
             let (version, left_out) = (made.version, made.left_out.iter().map(ToString::to_string).collect());
             Ok((Skimmed { passed: 0, written: version.cluster_count, version }, left_out))
         }

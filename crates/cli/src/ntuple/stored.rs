@@ -286,6 +286,17 @@ pub(super) fn create_options(group: Option<u64>) -> CreateOptions {
     CreateOptions { group_bytes: group_bytes(group), ..CreateOptions::default() }
 }
 
+/// The answer, with what was left out and why.
+pub(super) fn leaving_out(mut text: String, mut json: Value, left_out: &[String]) -> Answer {
+    text.extend(left_out.iter().flat_map(|why| ["\nleft out: ", why]));
+    json["left_out"] = json!(left_out);
+    Answer::new(text, json)
+}
+
+/// What to do about a branch of a tree of which an ntuple is to be made.
+pub(super) const LEAVE_OUT: &str =
+    "--leave-out leaves such branches out, and --field names those that are wanted";
+
 /// Why a tree has not become an ntuple; what to do if it is for a branch.
 pub(super) fn refused(error: dolmen_rntuple::Error, hint: &str) -> Failure {
     let is_branch = matches!(error, dolmen_rntuple::Error::BranchRefused { .. });

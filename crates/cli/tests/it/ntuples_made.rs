@@ -112,13 +112,18 @@ fn ntuples_are_made_of_others_behind_a_daemon() {
     assert!(daemon.end().success());
 }
 
-#[test]
-fn ntuples_are_made_of_others_in_a_bucket() {
-    let mut place = Place::new("ntuples-made-bucket");
-    let weed = weed::weed();
+/// A place whose commands reach an endpoint with a bucket.
+fn with_bucket(name: &str) -> Place {
+    let (mut place, weed) = (Place::new(name), weed::weed());
     place.set("AWS_ENDPOINT_URL", &weed.endpoint());
     place.set("AWS_ACCESS_KEY_ID", weed::OWNER.0);
     place.set("AWS_SECRET_ACCESS_KEY", weed::OWNER.1);
+    place
+}
+
+#[test]
+fn ntuples_are_made_of_others_in_a_bucket() {
+    let place = with_bucket("ntuples-made-bucket");
     let bucket = format!("s3://{}", weed::BUCKET);
     make_all(&place, &[&bucket, "one"], &[&bucket, "other"]);
     let [one, missing] = ["one", "missing"].map(|prefix| format!("{bucket}/{prefix}"));
@@ -166,11 +171,7 @@ fn ntuples_are_made_of_others_in_a_bucket() {
 
 #[test]
 fn what_is_written_to_a_bucket_spares_the_stores_in_it_which_are_listed() {
-    let mut place = Place::new("ntuples-bucket-spared");
-    let weed = weed::weed();
-    place.set("AWS_ENDPOINT_URL", &weed.endpoint());
-    place.set("AWS_ACCESS_KEY_ID", weed::OWNER.0);
-    place.set("AWS_SECRET_ACCESS_KEY", weed::OWNER.1);
+    let place = with_bucket("ntuples-bucket-spared");
     let bucket = format!("s3://{}/spared", weed::BUCKET);
     let at = |key: &str| format!("{bucket}/{key}");
     make_file(&place.path("in.root"));
