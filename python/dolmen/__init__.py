@@ -55,6 +55,7 @@ from dolmen._dolmen import (
     Pool,
     Stat,
     Transaction,
+    __version__,
     create_pool,
     destroy_pool,
     list_pools,

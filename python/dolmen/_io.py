@@ -32,6 +32,12 @@ class RawFile(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        self._check(True, "size")
+        return self._file.size()
+
     def readinto(self, buffer: Any) -> int:
         self._check(self._reads, "read")
         count = self._file.read_into(self._offset, buffer)

@@ -44,6 +44,15 @@ class Error(OSError):
     #: The process that has the pool, of Busy, where that is known.
     pid: int | None = None
 
+    def __new__(cls, *args: object) -> "Error":
+        # Of a text alone the class tells the numbers.
+        if len(args) != 1:
+            return super().__new__(cls, *args)
+        made = super().__new__(cls, _ERRNO.get(cls.__name__, _errno.EIO), *args)
+        made.der = _DER.get(cls.__name__, cls.der)
+        made.name = _NAMES.get(made.der, cls.name)
+        return made
+
 
 class Retryable(Error):
     """What may go well if it is done once more from its beginning: Conflict, Busy, Timeout, Unreachable."""
@@ -72,11 +81,11 @@ class InDoubt(Error):
 
 
 class NoSpace(Error):
-    """The pool is full; nothing was changed."""
+    """The pool is full; nothing was changed, but by requests before the one that was refused."""
 
 
 class QuotaLimit(NoSpace):
-    """A limit of the container, or of the user in it, is reached; nothing was changed."""
+    """A limit of the container, or of the user in it, is reached; nothing was changed, but by requests before the one that was refused."""
 
 
 class Io(Error):
@@ -160,6 +169,23 @@ _ERRNO = {
     "Unreachable": _errno.EHOSTUNREACH,
 }
 
+# DAOS's numbers of what is refused before an engine is asked.
+_DER = {
+    "Invalid": -1003,
+    "NotFound": -1005,
+    "Exists": -1004,
+    "Corrupt": -2021,
+    "Stale": -2007,
+    "Closed": -1002,
+    "Forked": -1002,
+    "Busy": -1012,
+    "Timeout": -1011,
+    "Canceled": -1018,
+    "Permission": -1001,
+    "NotDirectory": -1027,
+    "Unreachable": -1006,
+}
+
 _NAMES = {
     -1001: "DER_NO_PERM",
     -1002: "DER_NO_HDL",
@@ -192,6 +218,16 @@ _NAMES = {
     -2044: "DER_BAD_CERT",
     -2050: "DER_CONT_NONEXIST",
 }
+
+
+def _of_system(error: OSError, path: str) -> Error:
+    """What the system says of a file, as an exception of one of these classes."""
+    kinds = (kind for kind, number in _ERRNO.items() if number == error.errno)
+    kind = next(kinds, "Io")
+    made: Error = globals()[kind](error.errno, error.strerror or str(error), path)
+    made.der = _DER.get(kind, -2001)
+    made.name = _NAMES[made.der]
+    return made
 
 
 def _make(kind: str, der: int, text: str, pid: int | None) -> Error:

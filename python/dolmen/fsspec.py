@@ -15,6 +15,7 @@ be used by any number of threads, and is opened anew in a forked child, and wher
 import datetime
 import io
 import os
+import shutil
 import threading
 import uuid
 from collections.abc import Iterable
@@ -24,11 +25,26 @@ from fsspec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
 import dolmen
+from dolmen._dolmen import near
 from dolmen._io import RawFile, opened
 
 __all__ = ["DolmenFileSystem", "close_all", "split_url"]
 
 _PROTOCOL = "dolmen://"
+
+_OWN_OPTIONS = ("address", "container", "snapshot", "read_only", "auto_mkdir", "create")
+# What fsspec gives any file system, or whoever works with several: nothing here depends on them.
+_COMMON_OPTIONS = {
+    "add_aliases",
+    "add_docs",
+    "asynchronous",
+    "batch_size",
+    "listings_expiry_time",
+    "loop",
+    "max_paths",
+    "skip_instance_cache",
+    "use_listings_cache",
+}
 
 # Guards the pools that file systems of a process have open, by process, address and whether they are read-only.
 _LOCK = threading.Lock()
@@ -65,23 +81,45 @@ def _pool(address: str, read_only: bool) -> dolmen.Pool:
         return pool
 
 
+def _but_missing(error: OSError) -> None:
+    """Raises what tells something else than that there is nothing."""
+    if not isinstance(error, (dolmen.NotFound, dolmen.NotDirectory)):
+        raise error
+
+
+class _Reader(io.BufferedReader):
+    """A file that is read, with what fsspec asks such a one for."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.raw.size  # type: ignore[attr-defined, no-any-return]
+
+
 class _Writer(io.BufferedWriter):
     """A file that is written under another name until it is committed."""
 
     def __init__(self, files: dolmen.Files, path: str, mode: str, size: int) -> None:
         self._files = files
         self._path = path
+        self._replace = "x" not in mode
+        if not self._replace and files.exists(path):
+            raise dolmen.Exists(f"{path!r} is there already")
         parent, _, name = path.rpartition("/")
         self._own = f"{parent}/.{name}.{uuid.uuid4().hex}"
         super().__init__(RawFile(files.open_raw(self._own, "x"), path, mode), size)
 
     def commit(self) -> None:
-        """Gives the file its name, in one step."""
-        self._files.rename(self._own, self._path)
+        """Gives the file its name, in one step; raises Exists where mode "x" finds another."""
+        self.close()
+        self._files.rename(self._own, self._path, replace=self._replace)
 
     def discard(self) -> None:
         """Forgets the file."""
-        self._files.unlink(self._own)
+        try:
+            self.close()
+        finally:
+            self._files.unlink(self._own)
 
 
 class DolmenFileSystem(AbstractFileSystem):  # type: ignore[misc]
@@ -99,6 +137,9 @@ class DolmenFileSystem(AbstractFileSystem):  # type: ignore[misc]
         Directories above a file that is written are made.
     create
         The container is made if it is not there; the pool never is.
+
+    Options of fsspec itself are taken as well, any other raises Invalid. In a transaction the files that ``open``, ``pipe``, ``put``,
+    ``cp`` and ``touch`` write get their names at its end; what moves and removes does so at once.
     """
 
     protocol = "dolmen"
@@ -116,6 +157,10 @@ class DolmenFileSystem(AbstractFileSystem):  # type: ignore[misc]
         create: bool = False,
         **options: Any,
     ) -> None:
+        for unknown in options.keys() - _COMMON_OPTIONS:
+            meant = near(unknown, _OWN_OPTIONS)
+            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(_OWN_OPTIONS)}"
+            raise dolmen.Invalid(f"the file system has no option {unknown!r}: {hint}")
         super().__init__(**options)
         self.address = address
         self.container = container
@@ -142,7 +187,8 @@ class DolmenFileSystem(AbstractFileSystem):  # type: ignore[misc]
             cont = pool.container(self.container)
         except dolmen.NotFound:
             if not self.create:
-                raise
+                told = f"there is no container {self.container!r} in the pool {self.address}"
+                raise dolmen.NotFound(f"{told}: create=True makes one") from None
             try:
                 cont = pool.create_container(self.container, files=True)
             except dolmen.Exists:
@@ -195,7 +241,8 @@ class DolmenFileSystem(AbstractFileSystem):  # type: ignore[misc]
         path = self._strip_protocol(path)
         try:
             stat = self.files.stat(path)
-        except dolmen.NotFound:
+        except (dolmen.NotFound, dolmen.NotDirectory, dolmen.Invalid):
+            # Invalid: it leads to itself.
             stat = self.files.stat(path, links=False)
         return self._told(path, stat)
 
@@ -216,6 +263,28 @@ class DolmenFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def exists(self, path: str, **_options: Any) -> bool:
         """Whether there is anything at a path."""
         return self.files.exists(self._strip_protocol(path))
+
+    def isdir(self, path: str) -> bool:
+        """Whether a directory is at a path; raises what tells that this cannot be known."""
+        return bool(self._kind(path) == "directory")
+
+    def isfile(self, path: str) -> bool:
+        """Whether a file is at a path; raises what tells that this cannot be known."""
+        return bool(self._kind(path) == "file")
+
+    def _kind(self, path: str) -> Any:
+        # That there is no such container tells nothing of the path.
+        self.files  # noqa: B018
+        try:
+            return self.info(path)["type"]
+        except (dolmen.NotFound, dolmen.NotDirectory):
+            return None
+
+    def walk(self, path: str, maxdepth: int | None = None, topdown: bool = True, on_error: Any = "omit", **options: Any) -> Any:
+        """Directories with what is in them, as ``os.walk``; what is not there is left out, any other error raised."""
+        self.files  # noqa: B018
+        on_error = _but_missing if on_error == "omit" else on_error
+        yield from super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error=on_error, **options)
 
     def lexists(self, path: str, **_options: Any) -> bool:
         """The same, of a link itself."""
@@ -261,15 +330,21 @@ class DolmenFileSystem(AbstractFileSystem):  # type: ignore[misc]
     _rm = rm_file
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Removes files; with ``recursive`` also directories with everything in them."""
+        """Removes files; with ``recursive`` also directories with everything in them. Of a link itself, and not what it leads to."""
         for one in [path] if isinstance(path, (str, os.PathLike)) else path:
             one = self._strip_protocol(one)
-            if maxdepth is not None or any(letter in one for letter in "*?["):
+            if maxdepth is not None:
                 super().rm(one, recursive=recursive, maxdepth=maxdepth)
-            elif recursive and self.isdir(one):
-                self.files.remove_tree(one)
-            else:
-                self.files.unlink(one)
+                continue
+            is_pattern = any(letter in one for letter in "*?[") and not self.lexists(one)
+            found = self.glob(one) if is_pattern else [one]
+            if not found:
+                raise dolmen.NotFound(f"nothing fits {one!r}")
+            for name in found:
+                if recursive and self.files.stat(name, links=False).kind == "directory":
+                    self.files.remove_tree(name)
+                else:
+                    self.files.unlink(name)
 
     def mv(self, path1: str, path2: str, recursive: bool = False, maxdepth: int | None = None, **_options: Any) -> None:
         """Gives a file or directory another path, in one step; a file that has that is replaced."""
@@ -281,13 +356,18 @@ class DolmenFileSystem(AbstractFileSystem):  # type: ignore[misc]
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
         if self.isdir(path1):
             self.makedirs(path2, exist_ok=True)
+        elif self._intrans:
+            with self.open(path1, "rb") as old, self.open(path2, "wb") as new:
+                shutil.copyfileobj(old, new, 1 << 20)
         else:
             self._made(path2, lambda: self.files.copy(path1, path2))
 
     def touch(self, path: str, truncate: bool = True, **_options: Any) -> None:
         """Makes an empty file, or cuts one to nothing; without ``truncate`` one that is there gets the time of now."""
         path = self._strip_protocol(path)
-        if truncate or not self.files.exists(path):
+        if self._intrans and (truncate or not self.files.exists(path)):
+            self.open(path, "wb").close()
+        elif truncate or not self.files.exists(path):
             self._made(path, lambda: self.files.open_raw(path, "w").close())
         else:
             self.files.touch(path)
@@ -323,6 +403,11 @@ class DolmenFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **_options: Any) -> None:
         """Makes or replaces a file with these contents; with ``mode="create"`` it must not be there."""
         path = self._strip_protocol(path)
+        if self._intrans:
+            value = memoryview(value)
+            with self.open(path, "xb" if mode == "create" else "wb") as whole:
+                whole.write(value)
+            return
 
         def create() -> None:
             with self.files.open_raw(path, "x") as file:
@@ -352,10 +437,12 @@ class DolmenFileSystem(AbstractFileSystem):  # type: ignore[misc]
     ) -> Any:
         path = self._strip_protocol(path)
         size = block_size if block_size and block_size > 1 else 1 << 20
-        if not autocommit and ("w" in mode or "x" in mode):
+        if not autocommit and mode != "rb":
+            if mode not in ("wb", "xb"):
+                raise dolmen.Invalid(f"mode {mode!r} in a transaction: files are written there as a whole, with 'wb' or 'xb'")
             return self._made(path, lambda: _Writer(self.files, path, mode, size))
         file = self.files.open_raw(path, mode) if mode[0] == "r" else self._made(path, lambda: self.files.open_raw(path, mode))
-        return opened(file, path, mode, size)
+        return _Reader(RawFile(file, path, mode), size) if mode == "rb" else opened(file, path, mode, size)
 
     def sync(self) -> None:
         """Makes everything durable."""

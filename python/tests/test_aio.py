@@ -5,6 +5,7 @@ import threading
 
 import dolmen
 import dolmen.aio
+import dolmen.aio.rntuple
 import numpy
 import pytest
 
@@ -159,3 +160,22 @@ def test_calls_wait_for_a_thread(local):
         run(local, body)
     finally:
         dolmen.aio.set_threads(32)
+
+
+def test_ntuples_of_a_store_are_gone_through(local):
+    async def body(pool):
+        store = dolmen.aio.rntuple.Store(await pool.create_container("henge"))
+        for name in ["a", "b"]:
+            await store.create(name, {"x": numpy.zeros(2)})
+        assert [name async for name in store] == ["a", "b"]
+
+    run(local, body)
+
+
+def test_classes_say_how_one_is_had():
+    for make, told in [
+        (lambda: dolmen.aio.rntuple.Tree("t.root", "T"), "await Tree.open"),
+        (lambda: dolmen.aio.Kv("a"), "await cont.kv"),
+    ]:
+        with pytest.raises(TypeError, match=told):
+            make()

@@ -51,6 +51,10 @@ def test_memory_is_taken_as_it_is(cont):
         array.read_into(0, bytes(8))
     with pytest.raises(BufferError):
         array.read_into(0, numpy.zeros(8, "i8")[::2])
+    with pytest.raises(dolmen.Invalid, match="another type"):
+        array.read_into(0, numpy.zeros(8, "f4"))
+    raw = numpy.zeros(16, "u1")
+    assert array.read_into(0, raw) == 2 and raw.view("i8").tolist() == [0, 1]
 
 
 def test_ranges_are_read_and_written_together(cont):
@@ -66,6 +70,13 @@ def test_ranges_are_read_and_written_together(cont):
 
 
 def test_records_have_any_type_of_fixed_size(cont):
+    # numpy would spread each value over such a record.
+    with pytest.raises(dolmen.Invalid, match="one field of that shape"):
+        cont.create_array(numpy.dtype(("f4", (3,))))
+    shaped = cont.create_array([("p", "f4", (3,))])
+    points = numpy.arange(6, dtype="f4").reshape(2, 3).view([("p", "f4", (3,))])[:, 0]
+    shaped.write(0, points)
+    assert (shaped[:] == points).all()
     kind = numpy.dtype([("x", "f4"), ("y", "i2")])
     array = cont.create_array(kind)
     array.write(0, numpy.array([(1.5, 2), (3.5, 4)], kind))

@@ -221,16 +221,126 @@ def test_files_are_put_got_and_committed_together(url, system, tmp_path):
                 file.write(b"1")
             raise ZeroDivisionError
     assert system.ls("/whole", detail=False) == ["/whole/f"]
+    assert system.cat("/whole/f") == b"1" and system.read_block("/whole/f", 0, 4) == b"1"
+    # What must not be there is not replaced, whenever it came.
+    with pytest.raises(FileExistsError):
+        with system.transaction:
+            system.open("/whole/f", "xb")
+    with pytest.raises(FileExistsError):
+        with system.transaction:
+            with system.open("/whole/new", "xb") as file:
+                file.write(b"1")
+            system.files.write("/whole/new", b"2")
+            with system.open("/whole/behind", "wb") as file:
+                file.write(b"3")
+    assert {path: system.cat(path) for path in system.find("/whole")} == {"/whole/f": b"1", "/whole/new": b"2"}
+    for mode in ["ab", "r+b", "w+b"]:
+        with pytest.raises(dolmen.Invalid, match="as a whole"):
+            with system.transaction:
+                with system.open("/whole/g", "wb") as file:
+                    file.write(b"1")
+                system.open("/whole/f", mode)
+    assert system.ls("/whole", detail=False) == ["/whole/f", "/whole/new"]
+    # What nobody has closed is complete all the same.
+    with system.transaction:
+        system.open("/whole/g", "wb").write(b"1")
+    assert system.cat("/whole/g") == b"1"
+    with pytest.raises(dolmen.Invalid, match="itself"):
+        system.cp_file("/whole/g", "/whole/../whole/g")
+    assert system.cat("/whole/g") == b"1"
     with fsspec.open(f"{url}/text.gz", "wt", compression="gzip") as file:
         file.write("line\n" * 3)
     with fsspec.open(f"{url}/text.gz", "rt", compression="gzip") as file:
         assert file.readlines() == ["line\n"] * 3
 
 
+def test_whatever_writes_files_does_so_at_the_end_of_a_transaction(system, tmp_path):
+    (tmp_path / "put").write_bytes(b"5")
+
+    def write():
+        system.pipe("/k/piped", b"1")
+        system.pipe_file("/k/made", b"2", mode="create")
+        system.pipe({"/k/many": b"3", "/k/there": b"new"})
+        system.cp_file("/k/there", "/k/copied")
+        system.touch("/k/touched")
+        system.put_file(f"{tmp_path}/put", "/k/put")
+        assert [path for path in system.find("/k") if "/." not in path] == ["/k/there"]
+        assert system.cat("/k/there") == b"old"
+
+    system.pipe("/k/there", b"old")
+    with pytest.raises(ZeroDivisionError):
+        with system.transaction:
+            write()
+            raise ZeroDivisionError
+    assert {path: system.cat(path) for path in system.find("/k")} == {"/k/there": b"old"}
+    with pytest.raises(FileExistsError):
+        with system.transaction:
+            system.pipe_file("/k/there", b"2", mode="create")
+    with system.transaction:
+        write()
+    wanted = {"piped": b"1", "made": b"2", "many": b"3", "there": b"new", "copied": b"old", "touched": b"", "put": b"5"}
+    assert {path: system.cat(path) for path in system.find("/k")} == {f"/k/{name}": data for name, data in wanted.items()}
+
+
+def test_options_that_are_none_are_refused(place):
+    name = dolmen.fsspec.DolmenFileSystem
+    for option, told in [("snapshoot", "'snapshot'"), ("readonly", "'read_only'"), ("colour", "auto_mkdir")]:
+        with pytest.raises(dolmen.Invalid, match=f"no option '{option}'.*{told}"):
+            fsspec.filesystem("dolmen", address=place.address, container="henge", **{option: "x"})
+    own = {"skip_instance_cache": True, "use_listings_cache": False, "listings_expiry_time": 1, "max_paths": 7}
+    alike = {"asynchronous": False, "loop": None, "batch_size": 3}
+    assert isinstance(fsspec.filesystem("dolmen", address=place.address, container="henge", **own, **alike), name)
+    name.clear_instance_cache()
+
+
+def test_what_cannot_be_reached_is_not_empty(place, tmp_path):
+    def looks(fs):
+        yield lambda: fs.glob("/*.parquet")
+        yield lambda: fs.glob("/**")
+        yield lambda: fs.find("/")
+        yield lambda: list(fs.walk("/"))
+        yield lambda: fs.du("/")
+        yield lambda: fs.isfile("/a")
+        yield lambda: fs.isdir("/a")
+
+    name = dolmen.fsspec.DolmenFileSystem
+    try:
+        for look in looks(name(address=f"unix:{tmp_path}/none.sock/sea", container="files")):
+            with pytest.raises(dolmen.Unreachable):
+                look()
+        for look in looks(name(address=place.address, container="none")):
+            with pytest.raises(dolmen.NotFound, match="no container 'none'"):
+                look()
+        there = name(address=place.address, container="new", create=True)
+        there.pipe("/f", b"1")
+        assert (there.find("/none"), list(there.walk("/f/below")), there.glob("/none/*")) == ([], [], [])
+        assert (there.isdir("/"), there.isdir("/f/below"), there.isfile("/f"), there.isfile("/none")) == (True, False, True, False)
+        assert there.find("/") == ["/f"]
+    finally:
+        name.clear_instance_cache()
+        dolmen.fsspec.close_all()
+
+
+def test_errors_of_two_paths_name_both(pool):
+    with pool.create_container("files", files=True).files() as files:
+        files.write("/f", b"1")
+        files.mkdir("/d")
+        for use, paths, kind in [
+            (files.copy, ("/f", "/d"), IsADirectoryError),
+            (files.copy, ("/none", "/f"), FileNotFoundError),
+            (files.rename, ("/f", "/d"), IsADirectoryError),
+            (files.link, ("/f", "/d"), FileExistsError),
+        ]:
+            with pytest.raises(kind, match=f"'{paths[0]}' -> '{paths[1]}'") as met:
+                use(*paths)
+            assert (met.value.filename, met.value.filename2) == paths
+        assert files.read("/f") == b"1"
+
+
 def test_a_container_is_made_only_if_that_is_asked_for(place):
     name = dolmen.fsspec.DolmenFileSystem
     try:
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(FileNotFoundError, match="no container 'new'.*create=True"):
             name(address=place.address, container="new").ls("/")
         made = name(address=place.address, container="new", create=True)
         made.pipe("/f", b"1")
@@ -302,3 +412,37 @@ def test_many_threads_use_one_file_system(system):
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
         assert list(threads.map(work, range(100))) == [b"%d" % number for number in range(100)]
     assert len(system.find("/threads")) == 100
+
+
+def test_of_links_the_links_are_removed_and_those_that_lead_to_themselves_hide_nothing(system):
+    files = system.files
+    system.pipe({"/dir/f": b"1", "/other/g": b"2"})
+    files.symlink("/dir", "/link")
+    files.symlink("/loop", "/loop")
+    files.symlink("/dir/f/below", "/through")
+    assert [entry["name"] for entry in system.ls("/")] == ["/dir", "/link", "/loop", "/other", "/through"]
+    assert system.find("/other") == ["/other/g"] and "/dir/f" in system.find("/")
+    with pytest.raises(NotADirectoryError):
+        files.remove_tree("/link")
+    for path in ["/link", "/l*"]:
+        files.exists("/link") or files.symlink("/dir", "/link")
+        system.rm(path, recursive=True)
+        assert not system.lexists("/link") and system.cat("/dir/f") == b"1"
+    assert not system.lexists("/loop")
+    with pytest.raises(FileNotFoundError):
+        system.rm("/none*")
+    # Of the root all that is in it.
+    system.rm("/", recursive=True)
+    assert system.ls("/") == []
+
+
+def test_more_than_there_is_memory_for_is_an_error(files):
+    with files.open_raw("/f", "w+") as file:
+        file.write_at(0, b"1")
+        assert file.read_at(0, 1 << 40) == b"1"
+        file.truncate(1 << 45)
+        for ask in [lambda: file.read_at(0, 1 << 45), lambda: files.read("/f"), lambda: files.open("/f", "rb").read()]:
+            with pytest.raises((MemoryError, dolmen.Invalid), match="memory"):
+                ask()
+        found = files.read_parts([("/f", 0, 1), ("/f", None, None)])
+        assert found[0] == b"1" and "memory" in str(found[1])

@@ -3,9 +3,12 @@
 import os
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 import dolmen
 import pytest
+from dolmen import rntuple
 
 FORKED = """
 import os, sys
@@ -80,9 +83,99 @@ def test_a_pool_is_free_when_it_is_closed_whoever_has_handles(local):
         kv["a"]
 
 
+def test_what_is_read_and_served_of_an_ntuple_is_closed_with_its_container_and_its_pool(local):
+    pool = local.open()
+    cont = pool.create_container("henge")
+    rntuple.Store(cont).create("events", {"x": [1, 2]})
+    # Nobody has handles on what is between.
+    ntuple, other = rntuple.Store(cont)["events"].open(), rntuple.Store(pool.container("henge"))["events"].open()
+    servers = [ntuple.serve(), other.serve()]
+    for server in servers:
+        assert urllib.request.urlopen(server.url, timeout=60).read(4) == b"root"
+    cont.close()
+    with pytest.raises(dolmen.Closed):
+        ntuple["x"]
+    assert other["x"].tolist() == [1, 2]
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(servers[0].url, timeout=60)
+    pool.close()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(servers[1].url, timeout=60)
+    script = "import dolmen, sys; dolmen.open(sys.argv[1]).close()"
+    subprocess.run([sys.executable, "-c", script, local.address], check=True, timeout=60)
+    for server in servers:
+        server.close()
+
+
 def test_a_buffer_outlives_its_pool(local):
     with local.open() as pool:
         kv = pool.create_container("henge").create_kv()
         kv["a"] = os.urandom(100_000)
         view, value = memoryview(kv.view("a")), kv["a"]
     assert view == value
+
+
+CLOSING = """
+import sys
+import dolmen
+from dolmen import rntuple
+
+pool = dolmen.open(sys.argv[1])
+cont = pool.create_container("henge")
+store = rntuple.Store(cont)
+stored = store.import_root(sys.argv[2])
+for close in [pool.close, cont.close]:
+    told = []
+
+    def progress(entries):
+        try:
+            close()
+        except dolmen.Busy as error:
+            told.append(str(error))
+
+    stored.append_root(sys.argv[2], progress=progress)
+    assert told and "under way" in told[0], told
+
+def progress(entries):
+    pool.close()
+
+try:
+    stored.append_root(sys.argv[2], progress=progress)
+except dolmen.Busy:
+    pass
+else:
+    raise AssertionError("it was not told")
+assert len(stored.open()) == 12000
+pool.close()
+assert pool.closed
+"""
+
+
+def test_what_an_operation_needs_is_not_closed_by_who_is_told_of_it(local, file):
+    done = subprocess.run([sys.executable, "-c", CLOSING, local.address, file], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_ntuple_of_a_view_is_not_changed_and_is_cloned_as_it_is_shown(local, file):
+    with local.open() as pool:
+        cont = pool.create_container("henge")
+        store = rntuple.Store(cont)
+        stored = store.import_root(file)
+        cont.create_snapshot("then")
+        stored.append_root(file)
+        then = rntuple.Store(cont.at("then"))
+        old = then["events"]
+        assert (len(old.open()), len(stored.open())) == (4000, 8000)
+        assert len(store.clone(old, "cloned").open()) == 4000
+        assert len(store.clone(stored, "now").open()) == 8000
+        for change in [
+            lambda: old.append_root(file),
+            lambda: old.tag("a"),
+            lambda: old.keep(0),
+            lambda: then.create("new", {"x": [1]}),
+            lambda: then.destroy("events"),
+        ]:
+            with pytest.raises(dolmen.ReadOnly, match="view of a past state"):
+                change()
+        store.import_ntuple(old.open(), "taken")
+        assert sorted(store) == ["cloned", "events", "now", "taken"] and len(store["taken"].open()) == 4000

@@ -3,6 +3,7 @@
 import array
 
 import dolmen
+import numpy
 import pytest
 
 
@@ -91,12 +92,56 @@ def test_keys_may_be_numbers(cont):
     assert kv[300] == b"300"
 
 
+def test_a_value_that_targets_are_too_small_for_is_told_so(tmp_path):
+    dolmen.create_pool(tmp_path / "pool", size=1 << 26, targets=2, volatile=True)
+    with dolmen.open(f"file:{tmp_path / 'pool'}") as pool:
+        cont = pool.create_container("henge")
+        kv, thing = cont.create_kv(), cont.create_object()
+        for put in [kv.put, lambda key, value: kv.put_many({key: value}), lambda *all: thing.put("d", *all)]:
+            with pytest.raises(dolmen.Invalid, match='"large" has 8388608 bytes, and targets of this pool are too small'):
+                put("large", bytes(8 << 20))
+
+
 def test_what_cannot_be_stored_is_refused(cont):
-    kv = cont.create_kv()
-    with pytest.raises(ValueError):
+    kv, thing = cont.create_kv(), cont.create_object()
+    with pytest.raises(ValueError, match="a key has at least one byte"):
         kv[b""] = b"1"
-    with pytest.raises(ValueError):
-        kv["a"] = b""
+    for empty in [b"", "", array.array("d")]:
+        for put in [kv.put, lambda key, value: kv.put_many({key: value}), lambda *all: thing.put("d", *all)]:
+            with pytest.raises(ValueError, match='value of key.*"a" is empty'):
+                put("a", empty)
+    for objects in [numpy.array(["a", None], object), numpy.zeros(2, [("n", "i4"), ("o", object)])]:
+        for put in [kv.put, lambda key, value: kv.put_many({key: value}), lambda *all: thing.put("d", *all)]:
+            with pytest.raises(TypeError, match="objects of Python"):
+                put("a", objects)
+    kv["Objects"] = numpy.zeros(2, [("Only", "i4"), ("names", "f8")])
+    assert kv.size("Objects") == 24
+    del kv["Objects"]
+    with pytest.raises(dolmen.Invalid, match='key "long.* has 2049 bytes, and 2048 at most'):
+        kv["long" + "g" * 2045] = b"1"
+    with pytest.raises(dolmen.Invalid, match="81 bytes.*80 at most where keys are lexical"):
+        cont.create_kv(keys="lexical")["k" * 81] = b"1"
+    with pytest.raises(dolmen.Invalid, match='value of key "a" has 33554433 bytes, and 33554432 at most'):
+        kv["a"] = bytes((32 << 20) + 1)
+    with pytest.raises(dolmen.Invalid, match='key "a" is no number'):
+        cont.create_kv(keys="integer")["a"] = b"1"
+    # Nothing of a call that is refused is stored, in a transaction neither.
+    with cont.transaction() as tx:
+        for bad, told in [({"bad": b""}, 'value of key "bad" is empty'), ({"k" * 2049: b"1"}, "2049 bytes")]:
+            for into in [kv, tx.kv(kv)]:
+                with pytest.raises(dolmen.Invalid, match=told):
+                    into.put_many({"fine": b"1"} | bad)
+    assert list(kv) == []
+    for number in [-1, 2**64]:
+        with pytest.raises(dolmen.Invalid, match="from 0 to"):
+            kv[number] = b"1"
+    with pytest.raises(TypeError, match="no float"):
+        kv[1.5] = b"1"
+    for key in ["a", b"a", 7]:
+        with pytest.raises(TypeError, match="a list of keys"):
+            kv.get_many(key)
+    with pytest.raises(dolmen.Invalid, match="chunk is a number of records from 1 on"):
+        cont.create_array("f4", chunk=0)
     with pytest.raises(dolmen.Invalid):
         cont.create_kv(keys="sorted")
     with pytest.raises(dolmen.Invalid):

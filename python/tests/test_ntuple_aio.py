@@ -131,19 +131,70 @@ def test_a_task_that_is_called_off_leaves_an_append_whole(local, monkeypatch):
 def test_every_call_of_the_classes_has_a_coroutine():
     import dolmen.rntuple as sync
 
-    #: What is asked of ``sync``, since nothing is waited for, or is a stream of another library.
-    known = {
-        "Ntuple": {"keys", "field", "order", "arrow_schema", "arrow_reader", "record", "traced", "trace"},
-        "Tree": {"keys", "trees", "arrow_schema", "arrow_reader"},
+    #: What is no coroutine, since nothing is waited for.
+    plain = {
+        "Ntuple": {"keys", "field", "order", "arrow_schema", "record", "trace"},
+        "Tree": {"keys", "arrow_schema"},
         "Store": set(),
         "Stored": set(),
         "Appender": set(),
         "RootWriter": set(),
     }
-    for name, others in known.items():
+    for name, others in plain.items():
         of = {word for word, _ in inspect.getmembers(getattr(sync, name), inspect.isfunction) if word[0] != "_"}
         own = {word for word, _ in inspect.getmembers(getattr(rntuple, name), inspect.isroutine) if word[0] != "_"}
-        assert of - own <= others, name
+        # A stream of another library waits for itself.
+        assert of - own <= {"arrow_reader"} and others <= own, name
         for word in own & of:
             function = getattr(getattr(rntuple, name), word)
-            assert inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function), (name, word)
+            waits = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+            assert waits != (word in others), (name, word)
+    assert set(sync.__all__) == set(rntuple.__all__)
+
+
+def test_what_is_had_without_waiting_is_as_it_is_there(local, file, tmp_path):
+    path = tmp_path / "tree.root"
+    with uproot.recreate(path) as made:
+        made.mktree("old", {"x.y": "int64", "z": "int64"}).extend({"x.y": np.arange(5), "z": np.arange(5)})
+
+    async def body(cont):
+        store = rntuple.Store(cont)
+        stored = await store.import_root(file)
+        ntuple, tree = await stored.open(), await rntuple.Tree.open(path)
+        assert ntuple.keys() == list(ntuple) == list(events()) and "hits" in ntuple and "none" not in ntuple
+        assert ntuple.field("energy").type == "double" and ntuple.arrow_schema(["energy"]).names == ["energy"]
+        ntuple.record()
+        await ntuple.arrays(["energy"])
+        assert list(ntuple.trace()) == [(["energy"], COUNT)] == list(rntuple.Trace([("energy", COUNT)]))
+        assert ntuple.order(ntuple.trace()) == ntuple.sync.order(ntuple.trace())
+        assert (tree.name, tree.keys(), list(tree), "z" in tree, tree.refused) == ("old", ["x.y", "z"], ["x.y", "z"], True, {})
+        assert tree.branches["z"] == "std::int64_t" and tree.arrow_schema().names == ["x.y", "z"]
+        assert [one[0] for one in await tree.trees(["z"], 1, 3)] == ["values"]
+        old = await store.import_tree(tree)
+        assert old.renamed == {"x.y": "x_y"} and old.left_out == [] and repr(old) == "<dolmen.aio of <dolmen.rntuple.Stored 'old'>>"
+        number = (await old.version()).number
+        async with await old.appender():
+            pass
+        assert (await old.version()).number == number
+
+    run(local, body)
+
+
+def test_what_coroutines_make_is_made_of_nothing_else(tmp_path):
+    for make, remedy in (
+        (rntuple.Tree, r"Tree\('a.root'\): one is had by await Tree.open\(path, name\)"),
+        (rntuple.Ntuple, r"Ntuple\('a.root'\): .* await open\("),
+        (rntuple.Stored, r"await store.ntuple\(name\)"),
+        (rntuple.Appender, r"await stored.appender\("),
+        (dolmen.aio.Pool, r"await dolmen.aio.open\("),
+        (dolmen.aio.Container, r"await pool.container\("),
+        (dolmen.aio.Kv, r"await cont.kv\("),
+        (dolmen.aio.Array, r"await cont.array\("),
+        (dolmen.aio.Object, r"await cont.object\("),
+        (dolmen.aio.Files, r"await cont.files\("),
+        (dolmen.aio.File, r"await files.open_raw\("),
+    ):
+        with pytest.raises(TypeError, match=remedy):
+            make("a.root")
+        with pytest.raises(TypeError, match=remedy.rpartition("await")[2]):
+            type("Own", (make,), {})("a.root")

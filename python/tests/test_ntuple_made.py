@@ -194,6 +194,9 @@ def test_every_type_of_column_that_root_writes_is_read_as_uproot_reads_it(from_r
     variants = [[at, f"v{at}", (at % 37 - 18) / 5][at % 3] for at in range(900)]
     assert [type(value) for value in ak.to_list(ours["va"])[:3]] == [int, str, float]
     assert ak.to_list(ours["va"]) == variants
+    with pytest.raises(dolmen.Invalid, match=r"field 'o' \(std::optional<double>\) has values that may be missing.*\('len\(o\)', '==', 1\)"):
+        ours.arrays("i32", filter=[("o", ">", 0)])
+    assert ak.all(ours.arrays("o", filter=[("len(o)", "==", 1)])["o"] == ak.drop_none(ours["o"]))
     assert ak.to_list(ours["late"]) == [0.0] * 500 + [float(at) for at in range(500, 900)]
     # What is exported has the same values, for uproot and for us.
     copy = tmp_path / "copy.root"
@@ -300,6 +303,82 @@ def test_arrays_go_to_numpy_awkward_and_arrow(tmp_path):
         assert same(rntuple.open(again)[name], made[name]), name
 
 
+def test_a_column_of_arrow_has_the_type_of_its_field_whatever_bytes_texts_have(tmp_path):
+    path, parquet = tmp_path / "made.root", tmp_path / "made.parquet"
+    texts = [b"menhir", b"\xc3\xa9"] * 10
+    texts[15] = b"caf\xe9"
+    made = {
+        "a": np.arange(20),
+        "s": pa.array(texts, pa.binary()),
+        "rec": pa.StructArray.from_arrays([pa.array(texts, pa.binary())], ["s"]),
+        "lists": pa.array([[]] * 3 + [texts[:at] for at in range(3, 20)], pa.list_(pa.binary())),
+    }
+    with rntuple.RootWriter(path, "events", cluster_bytes=200) as writer:
+        for at in range(20):
+            writer.append({name: array[at : at + 1] for name, array in made.items()})
+    ntuple = rntuple.open(path)
+    assert len(ntuple.clusters) > 4
+    calls = [
+        lambda **asked: pa.Table.from_batches(ntuple.batches(**asked)),
+        lambda **asked: pa.Table.from_batches(ntuple.batches(step=7, **asked)),
+        lambda **asked: ntuple.arrow_reader(**asked).read_all(),
+        lambda **asked: ntuple.arrays(library="pa", **asked),
+        lambda **asked: (ntuple.to_parquet(parquet, **asked), pq.read_table(parquet))[1],
+    ]
+    passing, others = [("a", ">", 1)], [("a", "!=", 15), ("a", "<", 18)]
+    for name, entry in (("s", 15), ("rec", 15), ("lists", 16)):
+        told = rf"field '{name}' has text in entry {entry} that is no UTF-8.*strings='binary'.*library='np'"
+        for call in calls:
+            for filter in (None, passing):
+                with pytest.raises(dolmen.Invalid, match=told):
+                    call(columns=name, filter=filter)
+            # What is not read, or does not pass, is not looked at.
+            assert call(columns=name, stop=entry).num_rows == entry
+    with pytest.raises((pa.ArrowException, OSError, dolmen.Error), match="field 's' has text in entry 15"):
+        pa.table(ntuple)
+    text, some = ntuple.arrow_schema(["a", "s"]), [at for at in range(18) if at != 15]
+    assert text.field("s").type == pa.large_string()
+    for call in calls:
+        table = call(columns=["a", "s"], filter=others)
+        assert table.schema.equals(text) and table["s"].to_pylist() == [texts[at].decode() for at in some]
+    schema = ntuple.arrow_schema(strings="binary")
+    assert schema.field("s").type == pa.large_binary() == schema.field("rec").type[0].type == schema.field("lists").type.value_type
+    for call in calls:
+        table = call(strings="binary")
+        assert table.schema.equals(schema) and table.to_pydict() == {name: array.tolist() if name == "a" else array.to_pylist() for name, array in made.items()}
+        assert call(columns="s", strings="binary", filter=passing)["s"].to_pylist() == texts[2:]
+    assert ntuple.arrays("s", strings="binary", library="np")["s"].tolist() == ntuple.arrays("s", strings="binary")["s"].to_list() == texts
+    assert ntuple.arrays("s", library="np")["s"][15] == "caf\udce9"
+    with pytest.raises(dolmen.Invalid, match="strings is 'text': 'utf8' or 'binary'"):
+        ntuple.arrays("s", strings="text")
+    # So it goes to another ntuple as it was.
+    rntuple.write_root(tmp_path / "again.root", "events", ntuple.arrays("s", strings="binary", library="pa"))
+    again = rntuple.open(tmp_path / "again.root")
+    assert again.fields["s"].type == "std::string" and again.arrays(strings="binary")["s"].to_list() == texts
+
+
+def test_what_parquet_does_not_have_is_refused_by_its_name(tmp_path):
+    mixed = ak.Array([1, "a"])
+    made = {"a": [5, 6], "u": mixed, "lists": ak.Array([[1, "a"], []]), "rec": ak.Array({"x": [1, 2], "u": mixed})}
+    rntuple.write_root(tmp_path / "made.root", "events", made)
+    ntuple, parquet = rntuple.open(tmp_path / "made.root"), tmp_path / "made.parquet"
+    for columns, told in ((None, "'u', 'lists', 'rec'"), (["a", "rec"], "'rec'"), ("lists", "'lists'")):
+        with pytest.raises(dolmen.Invalid, match=f"no columns of Parquet are as {told}: name those that are wanted"):
+            ntuple.to_parquet(parquet, columns)
+    assert not parquet.exists()
+    ntuple.to_parquet(parquet, ["a", "rec.x"])
+    assert pq.read_table(parquet).to_pydict() == {"a": [5, 6], "rec.x": [1, 2]}
+
+
+def test_bytes_are_texts_of_arrow_and_else_lists_of_numbers(tmp_path):
+    made = {"binary": pa.array([b"ab", b""], pa.binary()), "numpy": np.array([b"ab", b""]), "list": [b"ab", b""], "ak": ak.Array([b"ab", b""])}
+    rntuple.write_root(tmp_path / "made.root", "events", made)
+    ntuple = rntuple.open(tmp_path / "made.root")
+    of = {name: field.type for name, field in ntuple.fields.items()}
+    assert of.pop("binary") == "std::string" and set(of.values()) == {"std::vector<std::uint8_t>"}
+    assert ntuple["binary"].to_list() == ["ab", ""] and all(ntuple[name].to_list() == [[97, 98], []] for name in of)
+
+
 def test_numpy_has_lists_and_texts_as_objects_as_uproot_has(tmp_path):
     made = {
         "n": np.arange(4),
@@ -349,6 +428,8 @@ def test_patterns_name_the_fields_and_branches_that_they_fit(tmp_path):
             with pytest.raises(dolmen.NotFound, match=f"no (field|branch) fits '{re.escape(none)}'"):
                 source.arrays(["MET", none])
     assert list(ntuple.arrays("jet.p*", library="np")) == ["jet.pt", "jet.phi"]
+    with pytest.raises(dolmen.NotFound, match=r"no field 'jet\.ptt'; 'jet\.pt' is one"):
+        ntuple.arrays("jet.ptt")
     assert ntuple.estimate(["Muon_*"]).stored_bytes == ntuple.estimate(["Muon_pt", "Muon_id"]).stored_bytes
     # A name is no pattern where there is a field of it.
     rntuple.write_root(tmp_path / "star.root", "events", {"a*": [1], "ab": [2]})
@@ -395,8 +476,10 @@ def test_filters_keep_what_passes_and_nothing_else(tmp_path):
 def test_what_is_wrong_is_told_by_name(tmp_path):
     path = tmp_path / "made.root"
     rntuple.write_root(path, "events", {"a": np.arange(5)})
-    with pytest.raises(FileNotFoundError, match="nowhere.root"):
-        rntuple.open(tmp_path / "nowhere.root")
+    for ask in (rntuple.open, rntuple.Tree, rntuple.ntuples, rntuple.trees):
+        with pytest.raises(FileNotFoundError, match="nowhere.root: there is no such file or directory$") as none:
+            ask(tmp_path / "nowhere.root")
+        assert isinstance(none.value, dolmen.NotFound)
     with pytest.raises(dolmen.NotFound, match="others.*events"):
         rntuple.open(path, "others")
     with pytest.raises(KeyError, match="b"):
@@ -461,6 +544,13 @@ REFUSED = {
     "surrogate": (lambda: ["a", "\udcff"], "UTF-8"),
     "object": (lambda: [object(), 1], "object"),
     "table in a field": (lambda: pa.table({"a": [1]}), "no array"),
+    "numbers and texts": (lambda: np.array([1, "a"], object), r"several types \(one of std::int64_t, std::string\).*ak.Array"),
+    "numbers and texts in a list": (lambda: [1, "a"], "several types"),
+    "numbers and texts in lists": (lambda: [[1, "a"], []], r"several types \(std::vector<one of std::int64_t, std::string>\)"),
+    "numbers and texts in pandas": (lambda: pandas.Series([1, "a"]), "several types"),
+    "numbers and texts in records": (lambda: [{"a": 1}, {"a": "b"}], "several types"),
+    "numbers and lists": (lambda: [1, [2]], "several types"),
+    "truths and numbers": (lambda: np.array([True, 2], object), "several types"),
 }
 
 
@@ -486,7 +576,7 @@ TAKEN = {
     "objects": (lambda: np.array([1, 2], dtype=object), [1, 2]),
     "arrays": (lambda: [np.array([1.5], "f4"), np.array([], "f4")], [[1.5], []]),
     "texts": (lambda: np.array([["a", "b"], ["c", "dd"]]), [["a", "b"], ["c", "dd"]]),
-    "numbers and texts": (lambda: [1, "a"], [1, "a"]),
+    "numbers and texts of awkward": (lambda: ak.Array([1, "a"]), [1, "a"]),
     "large": (lambda: [2**63, 1], [2**63, 1]),
     "large floats": (lambda: [2**60, 0.5], [2.0**60, 0.5]),
 }
@@ -530,6 +620,12 @@ def test_later_pieces_become_numbers_of_the_first_where_nothing_is_lost(tmp_path
             writer.append({"x": [2], "n": [0.5], "v": ak.Array([[4]])})
         with pytest.raises(dolmen.Invalid, match="'x'.*uint64.*double"):
             writer.append({"x": [2**64 - 1], "n": [3], "v": ak.Array([[4]])})
+        for piece, told in (
+            ({"n": [1], "z": [1], "q": ["a"]}, r'missing: "x" \(double\), "v" \(std::vector<double>\); not in the ntuple: "z" \(std::int64_t\), "q" \(std::string\)$'),
+            ({"x": [1], "n": [1]}, r'made.root: the fields are not those of the ntuple; missing: "v" \(std::vector<double>\)$'),
+        ):
+            with pytest.raises(dolmen.Invalid, match=told):
+                writer.append(piece)
     read = rntuple.open(path)
     # Lists that happen to be of one length are lists, and the reverse.
     again = tmp_path / "again.root"
@@ -550,7 +646,7 @@ EMPTY = {
     "lists of lists of texts": ([[["a"], []]], [[], [[], []]]),
     "records": ([[{"name": "a", "all": [1.5]}], []], [[], [{"name": "b", "all": []}]]),
     "records of texts": (ak.Array([{"n": "a", "all": [["b"]]}]), ak.Array([{"n": "c", "all": []}])),
-    "numbers or texts": ([[1, "a"], ["b"]], [[], []]),
+    "numbers or texts": (ak.Array([[1, "a"], ["b"]]), [[], []]),
     "numbers": ([np.array([1], "u1")], [[]]),
     "nulls": (pa.array([["a"]]), pa.array([[], []])),
     "nothing": (["a"], []),

@@ -1,5 +1,6 @@
 """Ntuples in containers: in this process, at a daemon, and over TCP."""
 
+import datetime
 import subprocess
 import sys
 import textwrap
@@ -83,6 +84,17 @@ def test_the_time_that_a_version_shows_opens_that_version(cont):
         assert ns <= by <= ns + 239
     whole = 1_795_813_436
     assert [rntuple._when(None, None, of(whole))[2] for of in (int, np.int64)] == [whole * 10**9] * 2
+    # A datetime is a microsecond, of any zone but none.
+    for ns in range(whole * 10**9 + 123_456_000, whole * 10**9 + 123_460_000, 7):
+        at = datetime.datetime.fromtimestamp(rntuple.Version((1, ns, 0, 0, "")).time, datetime.UTC)
+        assert ns <= rntuple._when(None, None, at)[2] <= ns + 1620
+    at = datetime.datetime.fromtimestamp(stored.versions()[3].time, datetime.timezone(datetime.timedelta(hours=-7)))
+    assert len(stored.open(time=at + datetime.timedelta(seconds=600))) == 24
+    with pytest.raises(dolmen.NotFound):
+        stored.open(time=at - datetime.timedelta(seconds=600))
+    for wrong in (at.replace(tzinfo=None), datetime.datetime(1969, 12, 31, tzinfo=datetime.UTC)):
+        with pytest.raises(dolmen.Invalid, match="time is"):
+            stored.open(time=wrong)
     assert rntuple._when(None, None, np.float32(0.5))[2] == 500_000_000
 
 
@@ -231,6 +243,64 @@ def test_a_filter_changes_no_numbers_of_variants(cont):
     assert some["v"].to_list() == [value for at, value in enumerate(values.to_list()) if at >= 3 and at != 11]
     assert len(ntuple.arrays(["v"], filter=[("n", ">", 30)])) == 0
     assert ntuple.arrays(["?", "v"]).fields == ["n", "v"] and ntuple.arrays(["v", "v"]).fields == ["v"]
+
+
+def test_a_variant_has_one_type_of_arrow_also_where_entries_have_none_of_its_types(cont):
+    values = ak.Array(ak.contents.UnionArray(
+        ak.index.Index8(np.array([0, 1] * 5, "i1")),
+        ak.index.Index64(np.repeat(np.arange(5), 2)),
+        [ak.contents.NumpyArray(np.arange(5)), ak.to_layout(ak.Array(["a", "b", "c", "d", "e"]))],
+    ))
+    store = rntuple.Store(cont)
+    stored = store.create("events", {"n": np.arange(10), "v": values})
+    stored.append({"n": [10, 11]}, fill={"v": None})
+    stored.append({"n": np.arange(12, 22), "v": values})
+    ntuple, wanted = stored.open(), [*values.to_list(), None, None, *values.to_list()]
+    schema = ntuple.arrow_schema()
+    assert [schema.field("v").type[at].name for at in range(schema.field("v").type.num_fields)] == ["_0", "_1"]
+    for passing in (None, [("n", ">=", 0)]):
+        batches = list(ntuple.batches(step=4, filter=passing))
+        assert len(batches) >= 6 and all(batch.schema.equals(schema) for batch in batches)
+        for table in (
+            pa.Table.from_batches(batches),
+            ntuple.arrow_reader(filter=passing).read_all(),
+            ntuple.arrays(filter=passing, library="pa"),
+            pa.table(ntuple),
+        ):
+            table.validate(full=True)
+            assert table.schema.equals(schema) and table["v"].to_pylist() == wanted
+    assert ntuple.arrays("v", filter=[("n", ">", 8), ("n", "<", 13)], library="pa")["v"].to_pylist() == wanted[9:13]
+
+
+def test_a_filter_looks_at_each_cluster_once(cont, tmp_path, monkeypatch):
+    count, path = 200, tmp_path / "made.root"
+    rntuple.write_root(path, "events", {"a": np.repeat(np.arange(count) % 2, 4)}, cluster_bytes=32, page_bytes=32)
+    stored = rntuple.Store(cont).import_root(path)
+    ntuple, filter = stored.open(), [("a", "==", 1)]
+    assert len(ntuple.clusters) == count
+    looks = 0
+
+    class Looked(list):
+        """Counts what is looked at of it."""
+
+        def __getitem__(self, at):
+            nonlocal looks
+            looks += 1
+            return super().__getitem__(at)
+
+        def __iter__(self):
+            return (self[at] for at in range(len(self)))
+
+    clusters = rntuple.Ntuple.clusters.fget
+    monkeypatch.setattr(rntuple.Ntuple, "clusters", property(lambda self: Looked(clusters(self))))
+    for read in (
+        lambda: len(ntuple.arrays(filter=filter)),
+        lambda: sum(batch.num_rows for batch in ntuple.batches(filter=filter)),
+        lambda: sum(batch.num_rows for batch in ntuple.batches(filter=filter, step=3)),
+    ):
+        looks = 0
+        assert read() == 2 * count
+        assert looks <= 8 * count
 
 
 def test_pages_are_put_right_by_what_is_open(cont, file):
@@ -459,3 +529,26 @@ def test_what_records_in_lists_have_is_read_by_its_name_as_lists(cont):
     for name in ("jet.pz", "jet.pt.x", "run.x"):
         with pytest.raises(dolmen.NotFound, match=name):
             ntuple[name]
+
+
+def test_what_nobody_needs_is_freed_where_there_is_no_room_for_a_byte(tmp_path):
+    dolmen.create_pool(str(tmp_path / "full"), size=1 << 26, targets=1)
+    with dolmen.open(f"file:{tmp_path}/full") as pool:
+        cont = pool.create_container("events", durability="process")
+        store, bits = rntuple.Store(cont), np.random.default_rng(0)
+        names = [f"n{number}" for number in range(70)]
+        for name in names:
+            store.create(name, {"x": np.arange(10.0)})
+        large = store.create("large", {"x": bits.random(1 << 20)})
+        kv = cont.create_kv()
+        for size in [1 << 20, 1 << 12, 16]:
+            with pytest.raises(dolmen.NoSpace):
+                for number in range(1 << 20):
+                    kv[f"{size}/{number}"] = bits.bytes(size)
+        with pytest.raises(dolmen.NoSpace):
+            large.append({"x": [1.0]})
+        for name in names[:-1]:
+            freed = store.destroy(name)
+            assert freed.clusters == 1, name
+        assert store.destroy("large").clusters == 1 and list(store) == names[-1:]
+        assert store[names[-1]].open()["x"].tolist() == list(range(10))

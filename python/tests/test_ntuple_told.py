@@ -1,11 +1,15 @@
 """What wrong arguments are told: which argument, what it was, and what it is to be."""
 
 import os
+import pathlib
+import re
 import resource
 
 import awkward as ak
 import dolmen
 import numpy as np
+import pandas
+import pyarrow as pa
 import pytest
 import uproot
 from conftest import events
@@ -84,6 +88,80 @@ def test_versions_tags_and_times_that_are_not_there_are_told_with_those_that_are
     refused("there is no version 1; its versions are 2 to 3$", lambda: stored.version(1), dolmen.NotFound)
 
 
+def test_an_error_of_what_is_read_is_the_same_where_a_file_is_written_of_it(file, tmp_path):
+    damaged = tmp_path / "damaged.root"
+    rntuple.write_root(damaged, "events", {"x": np.arange(100_000.0)}, compression=None)
+    text = bytearray(damaged.read_bytes())
+    text[len(text) // 2] ^= 1
+    damaged.write_bytes(text)
+    ntuple, out = rntuple.open(damaged), tmp_path / "out"
+    out.mkdir()
+    with pytest.raises(dolmen.Corrupt) as read:
+        ntuple.arrays()
+    for call in (ntuple.to_parquet, ntuple.export_root):
+        with pytest.raises(dolmen.Corrupt) as raised:
+            call(out / "made")
+        assert str(raised.value) == str(read.value) and raised.value.der == read.value.der
+    for source in (rntuple.open(file), ntuple):
+        for columns in (["zz"], "zz*"):
+            with pytest.raises(dolmen.NotFound, match="zz") as none:
+                source.to_parquet(out / "made", columns)
+            assert "made" not in str(none.value)
+    with pytest.raises(dolmen.Invalid, match="is compared with 'a'") as wrong:
+        ntuple.to_parquet(out / "made", filter=[("x", "<", "a")])
+    assert "made" not in str(wrong.value)
+    # Of what is written it is told where.
+    for call in (ntuple.to_parquet, ntuple.export_root):
+        with pytest.raises(FileNotFoundError, match="none/made"):
+            call(out / "none/made")
+    assert os.listdir(out) == []
+
+
+def test_a_stored_ntuple_is_shown_without_its_store(local):
+    with local.open() as pool:
+        store = rntuple.Store(pool.create_container("henge", durability="process"))
+        stored, other = (store.create(name, {"x": [1]}) for name in ("events", "other"))
+        store.destroy("other")
+        assert repr(other) == "<dolmen.rntuple.Stored 'other'>"
+    assert repr(stored) == "<dolmen.rntuple.Stored 'events'>"
+
+
+def test_what_has_the_same_values_is_equal(store):
+    stored = store.create("events", {"x": np.arange(10)})
+    first, second = stored.version(), stored.append({"x": [1], "z": [2]}, leave_out=True)
+    assert second.left_out and second == stored.version() == stored.versions()[1] != first == stored.version(1)
+    assert len({first, second, *stored.versions()}) == 2 and first != (1, first.time, 10, 1, "Created")
+    own = rntuple.Medium(0.015, 1e9, put=5e-6, get=4e-7, gigabyte_month=0.023)
+    assert own == rntuple.Medium.S3 != rntuple.Medium.SSD and hash(own) == hash(rntuple.Medium.S3)
+    assert own != rntuple.Medium(0.015, 1e9, put=5e-6, get=4e-7, gigabyte_month=0.024)
+    for value, name in ((first, "number"), (own, "latency")):
+        with pytest.raises(AttributeError):
+            setattr(value, name, 5)
+    ntuple = stored.open()
+    assert ntuple.estimate() == ntuple.estimate(medium=own) != ntuple.estimate(medium=rntuple.Medium.HDD)
+
+
+def test_precisions_are_a_mapping_of_fields(store, tmp_path):
+    stored = store.create("events", {"x": np.arange(10.0)})
+    for wrong in ("real16", [("x", "real16")], 5):
+        told = "precision is a mapping of names of fields to how their floats are kept, .*, not "
+        refused(told, lambda wrong=wrong: store.create("other", {"x": [1.0]}, precision=wrong))
+        refused(told, lambda wrong=wrong: rntuple.write_root(tmp_path / "made.root", "events", {"x": [1.0]}, precision=wrong))
+        refused(told, lambda wrong=wrong: stored.add_columns({"y": np.arange(10.0)}, precision=wrong))
+    assert store.names() == ["events"] and stored.version().number == 1 and not (tmp_path / "made.root").exists()
+
+
+def test_localhost_is_an_address_that_is_served_at(file):
+    ntuple = rntuple.open(file)
+    with ntuple.serve(host="localhost") as server:
+        assert server.url.startswith("http://127.0.0.1:")
+        assert uproot.open(server.url, handler=uproot.HTTPSource)["events"].num_entries == len(ntuple)
+    refused("host is 'example', and is to be an address", lambda: ntuple.serve(host="example"))
+    with ntuple.serve() as server:
+        port = int(server.url.split(":")[2].partition("/")[0])
+        refused(rf"^\[Errno 5\] listen of tcp://127.0.0.1:{port} failed: Address already in use$", lambda: ntuple.serve(port=port), dolmen.Io)
+
+
 def test_columns_of_an_order_are_there_and_each_once(store, file):
     stored = store.create("events", {"x": [1], "y": [2]})
     for order, told in (([99], "there is no column 99; there are 2"), ([0, 1, 0], "column 0 is there twice")):
@@ -101,6 +179,8 @@ def test_a_column_with_too_few_or_too_many_values_is_told_how_many_are_needed(st
     for count in (0, 10, 14, 16):
         told = f"a value is needed for each of the 15 entries that there are, {count} are given"
         refused(told, lambda count=count: stored.add_column("y", np.arange(count)))
+    refused("10 are given, as version 1 has entries: others may have appended since$", lambda: stored.add_column("y", np.arange(10)))
+    refused("14 are given$", lambda: stored.add_column("y", np.arange(14)))
     assert stored.version().number == 2
 
 
@@ -208,3 +288,144 @@ def test_who_cannot_write_a_file_to_its_end_is_told_which_and_nothing_of_it_stay
         assert name in str(told.value), told.value
         assert (out / name).read_bytes() == b"before"
     assert sorted(os.listdir(out)) == ["made.root", "out.parquet", "out.root"]
+
+
+def test_names_that_utf8_does_not_have_are_refused_or_not_there(store, file, tmp_path):
+    stored = store.import_root(file)
+    ntuple, name, record = stored.open(), "caf\udce9", np.array([(1,)], [("caf\udce9", "i4")])
+    for what, calls in {
+        "name of a field": (
+            lambda: store.create("made", {name: [1]}),
+            lambda: store.create("made", {"r": record}),
+            lambda: rntuple.write_root(tmp_path / "made.root", "made", {name: [1]}),
+            lambda: stored.append({**events(), name: np.arange(4000)}),
+            lambda: stored.append(events(), fill={name: 1}),
+            lambda: stored.add_column(name, np.arange(4000)),
+            lambda: store.create("made", {"a": [1.0]}, precision={name: "real16"}),
+            lambda: rntuple.Trace([([name], 5)]).save(tmp_path / "made.trace"),
+        ),
+        "name of an ntuple": (
+            lambda: store[name],
+            lambda: store.create(name, {"a": [1]}),
+            lambda: store.import_root(file, name=name),
+            lambda: store.clone(stored, name),
+            lambda: store.skim(ntuple, name),
+            lambda: rntuple.open(file, name),
+            lambda: rntuple.write_root(tmp_path / "made.root", name, {"a": [1]}),
+        ),
+        "name of a tag": (lambda: stored.tag(name), lambda: stored.open(tag=name)),
+        "name of a tree": (lambda: rntuple.Tree(file, name),),
+        "description": (lambda: store.create("made", {"a": [1]}, description=name),),
+    }.items():
+        for call in calls:
+            with pytest.raises(dolmen.Invalid, match=rf"'caf\\udce9' is no {what}: it has characters that UTF-8 does not have"):
+                call()
+    for call in (lambda: ntuple.arrays(name), lambda: ntuple[name], lambda: ntuple.arrays(filter=[(name, "<", 1)]), lambda: ntuple.arrays(f"{name}*")):
+        with pytest.raises(dolmen.NotFound, match=r"no field.* 'caf\\udce9"):
+            call()
+    assert store.names() == ["events"] and len(stored.versions()) == 1 and os.listdir(tmp_path) == [file.name]
+
+
+def test_what_there_is_another_call_for_is_told(store, file):
+    stored = store.import_root(file)
+    stored.tag("monday")
+    refused("force=True destroys it all the same, untag", lambda: store.destroy("events"), dolmen.Busy)
+    with stored.appender() as appender:
+        for source in (stored, stored.open()):
+            refused("put takes arrays, and put_ntuple all entries of what is stored or open", lambda source=source: appender.put(source))
+        refused("put takes arrays, and put_root all entries of a file", lambda: appender.put(file))
+    for wrong in ("none:5", "zstd:", ":5", "", "zstd:²"):
+        refused("is no compression: none, zlib", lambda wrong=wrong: store.create("other", {"x": [1]}, compression=wrong))
+    store.create("other", {"x": [1]}, compression=None)
+
+
+def test_a_directory_is_told_as_such(file, tmp_path):
+    ntuple = rntuple.open(file)
+    for call in (rntuple.open, rntuple.Tree, rntuple.ntuples, ntuple.export_root, ntuple.to_parquet, rntuple.Trace.load):
+        with pytest.raises(dolmen.IsDirectory, match="(?i)is a directory") as raised:
+            call(tmp_path)
+        assert str(tmp_path) in str(raised.value) and "offset" not in str(raised.value)
+    with pytest.raises(dolmen.NotFound, match="none.trace"):
+        rntuple.Trace.load(tmp_path / "none.trace")
+
+
+def test_nothing_is_no_type_of_a_new_field(store, tmp_path):
+    stored = store.create("events", {"s": ["a"], "v": [[1.0]], "n": [1]})
+    for nothing in ([], (), np.array([], object), pandas.Series([], dtype=object), ak.Array([]), pa.array([], pa.null())):
+        for call in (lambda none: store.create("none", {"a": none}), lambda none: rntuple.write_root(tmp_path / "none.root", "none", {"a": none})):
+            with pytest.raises(dolmen.Invalid, match=r"field 'a': it has no values.*np\.array\(\[\], 'f8'\)") as raised:
+                call(nothing)
+        assert len(store.names()) == 1 and not os.listdir(tmp_path)
+        stored.append({"s": nothing, "v": nothing, "n": nothing})
+    remedies = re.split(", (?=pa.array)| or ", str(raised.value).partition("as in ")[2])
+    made = store.create("typed", {f"a{at}": eval(remedy) for at, remedy in enumerate(remedies)}).open()
+    assert [field.type for field in made.fields.values()] == ["double", "std::string", "std::string"]
+    assert len(stored.open()) == 1
+
+
+def test_an_appender_of_which_all_is_gone_takes_nothing_more(store, file):
+    stored = store.import_root(file)
+    appender = stored.appender()
+    appender.put(events())
+    store.collect(alone=True)
+    for call in (appender.commit, lambda: appender.put(events()), lambda: appender.put_root(file), appender.commit):
+        with pytest.raises(dolmen.Stale, match="what it wrote was freed; begin again with another appender, and all that was put") as raised:
+            call()
+        assert raised.value.der == -2007
+    appender.discard()
+    appender = stored.appender()
+    appender.put(events())
+    assert appender.commit().entries == 8000
+    appender.put(events())
+    store.destroy("events")
+    for call in (appender.commit, lambda: appender.put(events())):
+        with pytest.raises(dolmen.NotFound, match='"events" was destroyed'):
+            call()
+
+
+def test_no_file_is_written_over_the_one_that_is_read(file, tmp_path):
+    with uproot.recreate(tmp_path / "tree.root") as made:
+        made.mktree("old", {"x": "i8"}).extend({"x": np.arange(5)})
+    (tmp_path / "link").symlink_to(file)
+    ntuple, tree, before = rntuple.open(file), rntuple.Tree(tmp_path / "tree.root"), file.read_bytes()
+    calls = [(call, path) for call in (ntuple.to_parquet, ntuple.export_root) for path in (file, str(file), tmp_path / "link", tmp_path / "." / file.name)]
+    for call, path in [*calls, (tree.to_parquet, tmp_path / "tree.root")]:
+        with pytest.raises(dolmen.Invalid, match=f"^.*{pathlib.Path(path).name}: it is read from that file, which would be replaced"):
+            call(path)
+    assert file.read_bytes() == before and len(rntuple.Tree(tmp_path / "tree.root")) == 5
+    ntuple.export_root(tmp_path / "other.root")
+    rntuple.open(tmp_path / "other.root").export_root(file)
+
+
+def test_a_file_that_cannot_be_made_is_told_by_the_name_that_it_was_to_have(file, tmp_path):
+    for call in (rntuple.open(file).to_parquet, rntuple.Trace([(["number"], 1)]).save):
+        with pytest.raises(dolmen.NotFound, match=r"No such file or directory: '[^']*none/made'$"):
+            call(tmp_path / "none/made")
+
+
+def test_numbers_that_are_none_are_told_by_their_names(cont):
+    store = rntuple.Store(cont)
+    stored = store.create("events", {"x": np.arange(10), "f": np.arange(10.0) * 2.0**66})
+    ntuple = stored.open()
+    for value, count in ((10**400, 10), (-(10**400), 0), (2**64, 10), (2**70, 10)):
+        assert len(ntuple.arrays("x", filter=[("x", "<", value)])) == count, value
+    assert len(ntuple.arrays("x", filter=[("f", "<", 2**66 * 3)])) == 3
+    for wrong, name in (
+        (lambda: rntuple.Medium(float("nan"), 1.0), "latency"),
+        (lambda: rntuple.Medium(-1, 1.0), "latency"),
+        (lambda: rntuple.Medium(1, 0), "bandwidth"),
+        (lambda: rntuple.Medium(1, float("inf")), "bandwidth"),
+        (lambda: rntuple.Medium(1, 1, 2**64), "parallel"),
+        (lambda: rntuple.Medium(1, 1, 0), "parallel"),
+        (lambda: rntuple.Medium(1, 1, get=-1), "get"),
+        (lambda: ntuple.estimate(blob_bytes=-1), "blob_bytes"),
+        (lambda: ntuple.estimate(blob_bytes=2**64), "blob_bytes"),
+    ):
+        with pytest.raises(dolmen.Invalid, match=f"{name} is "):
+            wrong()
+    with pytest.raises(TypeError, match="put is a number, not 'x'"):
+        rntuple.Medium(1, 1, put="x")
+    store.destroy("events")
+    for call in (stored.versions, stored.tags):
+        with pytest.raises(dolmen.NotFound, match="no ntuple 'events' any more"):
+            call()

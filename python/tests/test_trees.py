@@ -161,13 +161,13 @@ def test_every_branch_of_the_sample_files_is_the_same_in_an_ntuple_that_it_is_im
         for name in rntuple.trees(SAMPLES / file):
             tree = rntuple.Tree(SAMPLES / file, name)
             tops = [path for path in tree if path not in tree.refused]
-            stored = store.import_tree(tree, name="made", skip_unsupported=True, cluster_bytes=1 << 20)
+            stored = store.import_tree(tree, name="made", leave_out=True, cluster_bytes=1 << 20)
             ntuple = stored.open()
             assert (len(ntuple), len(ntuple.fields)) == (len(tree), len(tops))
             for field, path in zip(ntuple.fields.values(), tops):
                 assert bits(ntuple._trees([field], 0, len(ntuple))) == bits(tree.trees([path])), path
             left_out = stored.left_out
-            skimmed = store.skim(tree, "few", None, 0, 1, skip_unsupported=True)
+            skimmed = store.skim(tree, "few", None, 0, 1, leave_out=True)
             assert skimmed.left_out == left_out and list(skimmed.open().fields) == list(ntuple.fields)
             store.destroy("few")
             store.destroy("made")

@@ -113,7 +113,7 @@ def test_a_snapshot_stays_as_it_was(cont):
         assert view.epoch == epoch
         assert view.kv(kv.oid)["a"] == b"old"
         assert view.array(array.oid, "u2")[:].tolist() == [1, 2]
-        with pytest.raises(PermissionError):
+        with pytest.raises(dolmen.ReadOnly):
             view.kv(kv.oid)["a"] = b"x"
     assert kv["a"] == b"new"
     cont.rollback(epoch)
@@ -123,3 +123,136 @@ def test_a_snapshot_stays_as_it_was(cont):
     assert cont.snapshots() == []
     with pytest.raises(dolmen.NotFound):
         cont.at("before")
+
+
+def test_nothing_is_changed_through_a_view(cont):
+    kv, array, thing = cont.create_kv(), cont.create_array("u2"), cont.create_object()
+    kv["a"] = b"1"
+    array.write(0, [1, 2])
+    thing.put("d", "k", b"1")
+    cont.set_attributes({"who": "mason"})
+    epoch = cont.create_snapshot("before")
+    view = cont.at("before")
+    old_kv, old_array, old_thing = view.kv(kv.oid), view.array(array.oid, "u2"), view.object(thing.oid)
+    for change in [
+        lambda: old_kv.put("a", b"2"),
+        lambda: old_kv.put_many({"a": b"2"}),
+        lambda: old_kv.__delitem__("a"),
+        lambda: old_kv.discard("a"),
+        old_kv.clear,
+        lambda: old_array.write(0, [3]),
+        lambda: old_array.resize(1),
+        lambda: old_array.punch(0, 1),
+        old_array.destroy,
+        lambda: old_thing.put("d", "k", b"2"),
+        lambda: old_thing.put_all("d", {"k": b"2"}),
+        lambda: old_thing.write("d", "n", 0, b"2"),
+        lambda: old_thing.remove("d", ["k"]),
+        lambda: old_thing.remove_dkey("d"),
+        old_thing.destroy,
+        view.create_kv,
+        view.create_array,
+        view.create_object,
+        view.transaction,
+        lambda: view.transact(lambda tx: None),
+        lambda: view.create_snapshot("other"),
+        lambda: view.destroy_snapshot("before"),
+        lambda: view.rollback("before"),
+        lambda: view.set_attributes({"who": "smith"}),
+        lambda: view.remove_attributes(["who"]),
+    ]:
+        with pytest.raises(dolmen.ReadOnly, match=f"view of a past state .epoch {epoch}"):
+            change()
+    assert (kv["a"], array[:].tolist(), thing.get("d", "k")) == (b"1", [1, 2], b"1")
+    assert (cont.snapshots(), cont.attribute("who"), len(list(cont.objects()))) == ([(epoch, "before")], b"mason", 3)
+
+
+def test_snapshots_are_told_by_their_names_everywhere(cont):
+    kv = cont.create_kv()
+    kv["a"] = b"old"
+    cont.create_snapshot("before")
+    kv["a"] = b"new"
+    cont.rollback("before")
+    assert kv["a"] == b"old"
+    cont.destroy_snapshot("before")
+    assert cont.snapshots() == []
+    for use in [cont.at, cont.rollback, cont.destroy_snapshot]:
+        with pytest.raises(dolmen.NotFound, match='no snapshot "before".*`snapshots`'):
+            use("before")
+        with pytest.raises(TypeError, match="its name or its epoch"):
+            use(1.5)
+    for use in [cont.rollback, cont.destroy_snapshot]:
+        with pytest.raises(dolmen.NotFound, match="no snapshot of epoch 3"):
+            use(3)
+
+
+def test_a_transaction_takes_handles_of_its_container_alone(pool, cont):
+    other = pool.create_container("other")
+    own, foreign = cont.create_kv(), other.create_kv()
+    assert own.oid == foreign.oid
+    for kv in [own, foreign]:
+        kv["balance"] = b"5"
+    cont.create_snapshot("then")
+    view = cont.at("then")
+    array, thing = cont.create_array("i4"), cont.create_object()
+    foreign_array, foreign_thing = other.create_array("i4"), other.create_object()
+    again = pool.container("henge")
+    with cont.transaction() as tx:
+        for take in [lambda: tx.kv(foreign), lambda: tx.array(foreign_array), lambda: tx.object(foreign_thing)]:
+            with pytest.raises(dolmen.Invalid, match="of the container other, and the transaction of the container henge"):
+                take()
+        with pytest.raises(dolmen.Invalid, match="a view of a past state"):
+            tx.kv(view.kv(own.oid))
+        # Another handle on the same container is as good, and one of another transaction.
+        tx.kv(again.kv(own.oid))["a"] = b"1"
+        tx.array(again.array(array.oid, "i4")).write(0, [7])
+        tx.object(again.object(thing.oid)).put("d", "k", b"1")
+        with cont.transaction() as second:
+            second.kv(tx.kv(own))["b"] = b"1"
+    assert (own["a"], own["b"], array[0], thing.get("d", "k")) == (b"1", b"1", 7, b"1")
+    assert (own["balance"], foreign["balance"]) == (b"5", b"5")
+
+
+def test_what_comes_after_the_end_of_a_transaction_is_told_so(cont):
+    kv = cont.create_kv()
+    for end, told in [("commit", "is committed"), ("abort", "was aborted")]:
+        tx = cont.transaction()
+        within = tx.kv(kv)
+        within[end] = b"1"
+        getattr(tx, end)()
+        for use in [
+            lambda: within["commit"],
+            lambda: within.put("a", b"1"),
+            lambda: list(within),
+            lambda: tx.kv(kv),
+            lambda: tx.object(cont.create_object()),
+            tx.commit,
+            tx.__enter__,
+        ]:
+            with pytest.raises(dolmen.Invalid, match=f"the transaction {told}"):
+                use()
+        tx.abort()
+    assert list(kv) == [b"commit"]
+
+
+def test_reads_of_a_transaction_come_before_what_changed_them(cont):
+    kv = cont.create_kv()
+    kv["a"] = kv["b"] = b"old"
+    # What was only read may have been changed since.
+    with cont.transaction() as tx:
+        assert tx.kv(kv)["a"] == b"old"
+        kv["a"] = b"new"
+        tx.kv(kv)["c"] = b"of old"
+    assert (kv["a"], kv["c"]) == (b"new", b"of old")
+    # What it writes may not.
+    with pytest.raises(dolmen.Conflict):
+        with cont.transaction() as tx:
+            tx.kv(kv)["b"] = b"mine"
+            kv["b"] = b"new"
+    # Nor may a later transaction have read that.
+    with pytest.raises(dolmen.Conflict):
+        with cont.transaction() as tx:
+            tx.kv(kv)["b"] = b"mine"
+            with cont.transaction() as later:
+                later.kv(kv)["d"] = later.kv(kv)["b"]
+    assert kv["b"] == b"new"

@@ -3,6 +3,7 @@
 import inspect
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -38,7 +39,7 @@ import awkward as ak
 import dolmen.aio.rntuple
 import numpy as np
 import pyarrow as pa
-from dolmen import Array, Files, rntuple
+from dolmen import Array, Files, Kv, rntuple
 
 Numbers = np.ndarray[Any, Any]
 
@@ -67,7 +68,20 @@ async def waited(read: dolmen.aio.rntuple.Ntuple, tree: dolmen.aio.rntuple.Tree,
     assert_type(await tree.arrays(library=told), Any)
     assert_type(read.batches(), AsyncIterator[pa.RecordBatch])
 
-def stored(array: Array, files: Files, told: str) -> None:
+async def waited_kv(kv: dolmen.aio.Kv) -> None:
+    assert_type(await kv.get("a"), bytes | None)
+    assert_type(await kv.get("a", 7), bytes | int)
+
+def reached() -> None:
+    rntuple.Store("s3://bucket/prefix", storage_options={"timeout": 3, "endpoint": "http://127.0.0.1", "retry_timeout": 0.5})
+
+def stored(array: Array, files: Files, kv: Kv, told: str) -> None:
+    assert_type(kv.get("a"), bytes | None)
+    assert_type(kv.get("a", None), bytes | None)
+    assert_type(kv.get("a", 7), bytes | int)
+    kv["a"] = np.arange(3.0)
+    kv.put("a", np.arange(3.0)[0])
+    kv.read_into("a", np.empty(3))
     assert_type(array.read(), Numbers)
     assert_type(array.read_ranges([(0, 1)]), Numbers)
     assert_type(array[1:2], Numbers)
@@ -91,6 +105,16 @@ def test_what_is_read_has_the_type_of_what_is_asked_for(tmp_path):
     # What the package does with these is not looked at here.
     words = ["--strict", "--follow-imports=silent", str(tmp_path / "used.py")]
     run("mypy", *words, tmp_path=tmp_path / "cache", before=[stubs])
+
+
+def test_the_examples_of_the_guide_have_types(tmp_path):
+    text = (ROOT / "docs/python.md").read_text()
+    parts = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(parts) >= 8
+    (tmp_path / "guide.py").write_text("".join(parts))
+    # Some libraries come without types.
+    words = ["--ignore-missing-imports", "--follow-imports=silent", str(tmp_path / "guide.py")]
+    run("mypy", *words, tmp_path=tmp_path / "cache")
 
 
 def test_stubs_say_what_the_module_has(tmp_path):

@@ -21,6 +21,8 @@ static STOP: AtomicBool = AtomicBool::new(false);
 static WHICH: AtomicI32 = AtomicI32::new(Signal::SIGINT as i32);
 /// The command heeds `STOP` and tells itself that it was interrupted.
 static HEEDED: AtomicBool = AtomicBool::new(false);
+/// A signal is how the command is meant to end: nothing is told then.
+static QUIET: AtomicBool = AtomicBool::new(false);
 /// Somebody prints the answer: whoever sets it.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 
@@ -58,6 +60,11 @@ pub(crate) fn begin_afresh() -> Vec<&'static str> {
 pub(crate) fn stop() -> &'static AtomicBool {
     HEEDED.store(true, Ordering::SeqCst);
     &STOP
+}
+
+/// Has a signal end the command without a word: there is no other end.
+pub(crate) fn end_quietly() {
+    QUIET.store(true, Ordering::SeqCst);
 }
 
 /// Has this called as soon as a command has to stop that heeds it.
@@ -144,7 +151,9 @@ fn wait(signals: &SigSet, report: &dyn Fn(&Failure)) {
             restore();
             let work = BEFORE_END.lock().unwrap_or_else(PoisonError::into_inner).take();
             work.into_iter().for_each(|work| work());
-            report(&failure());
+            if !QUIET.load(Ordering::SeqCst) {
+                report(&failure());
+            }
         }
         end_by(signal);
     }

@@ -9,9 +9,9 @@ use crate::layout::device_no::DeviceNo;
 use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, is_companion};
 use crate::mount::Mount;
-use crate::node::{Node, Slot};
+use crate::node::{Node, Place, Slot};
 use crate::obj::Obj;
-use crate::resolve::{Follow, Found, STALE_RETRIES, while_stale};
+use crate::resolve::{Follow, Found, LOOKS_MAX, while_stale};
 use dolmen_client::quota::RECORD_PREFIXES;
 use dolmen_client::{At, Tx, Way, now};
 use dolmen_types::{Cond, Epoch, ObjectClass, Oid};
@@ -614,10 +614,10 @@ impl Mount {
 
     /// As [`Mount::at_home`], for who looks for what has a name, unless this mount has removed that.
     pub(crate) fn at_name<T>(&self, node: &Node, mut operation: impl FnMut(&Slot) -> Result<T>) -> Result<T> {
-        for _ in 0..STALE_RETRIES {
-            let slot = node.slot();
-            match operation(&slot) {
-                Err(Error::Stale) if node.slot() != slot => {}
+        for _ in 0..LOOKS_MAX {
+            let place = node.place();
+            match operation(&place.slot) {
+                Err(Error::Stale) if self.has_moved(node, &place) => dolmen_env::yield_now(),
                 Err(Error::Stale) if node.kind == FileKind::Directory && node.is_removed() => {
                     return Err(Error::NotFound);
                 }
@@ -625,6 +625,13 @@ impl Mount {
             }
         }
         Err(Error::Contended)
+    }
+
+    /// Whether this mount has moved the node's record away from there since, or may be doing so: whoever has not found it looks again.
+    /// A stripe that somebody holds is not waited for, as the caller may hold it.
+    pub(crate) fn has_moved(&self, node: &Node, place: &Place) -> bool {
+        let still = self.stripes.try_hold(&place.slot);
+        still.is_none() || node.moves() != place.moves
     }
 
     /// Sets attributes of the file `oid` that the entry in `slot` names; `Stale` if it names another.

@@ -5,8 +5,8 @@ use crate::error::{Error, Result, What};
 use crate::file::{File, size_of_record};
 use crate::layout::AKEY_INODE;
 use crate::layout::inode::{self, Inode};
-use crate::node::Slot;
-use crate::resolve::STALE_RETRIES;
+use crate::node::Place;
+use crate::resolve::LOOKS_MAX;
 use crate::store::data_iod;
 use dolmen_client::{At, Event, FetchIod, Fetched, Found, Payload, Tx, Want, Way};
 use dolmen_types::{Cond, IoBuf, Key, Recx};
@@ -62,10 +62,10 @@ impl File {
     /// As `write_at`.
     pub async fn write_piece_by(&self, way: Way, piece: &Piece, data: &[u8]) -> Result<()> {
         let mount = &self.node.mount;
-        for _ in 0..STALE_RETRIES {
-            let slot = self.node.slot();
+        for _ in 0..LOOKS_MAX {
+            let place = self.node.place();
             let put = |tx: Arc<Tx>| {
-                let slot = &slot;
+                let slot = &place.slot;
                 async move {
                     let at = At::Tx(&tx);
                     mount.check_names_by(way, at, slot, self.node.oid).await?;
@@ -74,7 +74,7 @@ impl File {
                 }
             };
             match mount.container.transact_by(way, put).await {
-                Err(Error::Stale) if self.node.slot() != slot => {}
+                Err(Error::Stale) if mount.has_moved(&self.node, &place) => dolmen_env::yield_now(),
                 other => {
                     mount.touch(&self.node);
                     return other;
@@ -142,7 +142,7 @@ impl File {
     /// Where the file has its name now, as this mount knows it.
     #[must_use]
     pub fn place(&self) -> FilePlace {
-        FilePlace { slot: self.node.slot(), looks: 0 }
+        FilePlace { place: self.node.place(), looks: 0 }
     }
 
     /// Launches the read of the entry that names the file into `buf`, in a mount that is shared: whoever finds nothing in a
@@ -151,7 +151,7 @@ impl File {
     /// # Errors
     /// Those of launching.
     pub fn name_on(&self, event: &mut Event, place: &FilePlace, buf: IoBuf) -> Result<()> {
-        let (mount, slot) = (&self.node.mount, &place.slot);
+        let (mount, slot) = (&self.node.mount, &place.place.slot);
         let extents = smallvec![Recx::new(0, inode::BYTES as u64)];
         let iod =
             FetchIod { akey: Key::from_slice(AKEY_INODE), want: Want::Array { record_bytes: 1, extents } };
@@ -176,18 +176,18 @@ impl File {
         if named.is_some_and(|inode| inode.oid == self.node.oid) {
             return Ok(None);
         }
-        let now = FilePlace { slot: self.node.slot(), looks: place.looks + 1 };
-        if now.slot == place.slot {
+        if !self.node.mount.has_moved(&self.node, &place.place) {
             return Err(Error::Stale);
         }
-        if now.looks < STALE_RETRIES { Ok(Some(now)) } else { Err(Error::Contended) }
+        let now = FilePlace { place: self.node.place(), looks: place.looks + 1 };
+        if now.looks < LOOKS_MAX { Ok(Some(now)) } else { Err(Error::Contended) }
     }
 }
 
 /// Where a file has its name, for who looks whether it is there.
 #[derive(Clone, Debug)]
 pub struct FilePlace {
-    slot: Slot,
+    place: Place,
     /// How often it was looked for elsewhere before.
     looks: u32,
 }

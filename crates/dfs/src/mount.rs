@@ -641,11 +641,11 @@ impl Mount {
         for _ in 0..STALE_RETRIES {
             let waits = node.pending_mtime().max(node.pending_atime());
             let Some(pending) = waits.filter(|_| !self.read_only) else { return Ok(()) };
-            let slot = node.slot();
-            match self.record_time_in(node, &slot, &hold) {
+            let place = node.place();
+            match self.record_time_in(node, &place.slot, &hold) {
                 Ok(true) => return Ok(()),
                 // Renamed between the two looks; else another mount moved or removed it.
-                Ok(false) if !node.is_at(&slot) || self.finds_left(node)? => {}
+                Ok(false) if node.moves() != place.moves || self.finds_left(node)? => {}
                 Ok(false) => {
                     node.set_lost();
                     node.take_pending_mtime();

@@ -46,6 +46,14 @@ pub(crate) struct Home {
     pub(crate) parent: Option<Arc<Node>>,
 }
 
+/// Where a node's record lay when somebody looked: whether it was moved meanwhile is told by [`Mount::has_moved`].
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) slot: Slot,
+    /// What [`Node::moves`] was then.
+    pub(crate) moves: u64,
+}
+
 /// The owner of a file whose record was not seen: nobody can be made that.
 pub(crate) const NO_OWNER: u32 = u32::MAX;
 
@@ -61,6 +69,8 @@ pub(crate) struct Node {
     new_class: AtomicU32,
     /// Guards: the home; taken after gates and stripes, no other lock under it.
     home: Mutex<Home>,
+    /// How often the home was set; changed under its lock. What is moved away and back is where it was, and was not there meanwhile.
+    moves: AtomicU64,
     /// Guards: that a directory stays while an entry is added (shared), or goes (exclusive); that a file's end
     /// stays while it is read or written (shared), or moves (exclusive). Taken after `Mount::tree`.
     pub(crate) gate: RwLock<()>,
@@ -260,6 +270,7 @@ impl Node {
             new_chunk_bytes: AtomicU64::new(inode.chunk_bytes),
             new_class: AtomicU32::new(inode.class.0),
             home: Mutex::new(home),
+            moves: AtomicU64::new(0),
             gate: RwLock::new(()),
             removed: AtomicBool::new(false),
             uses: Mutex::default(),
@@ -302,6 +313,16 @@ impl Node {
         self.home.lock().unwrap_or_else(PoisonError::into_inner).slot.clone()
     }
 
+    pub(crate) fn place(&self) -> Place {
+        let home = self.home.lock().unwrap_or_else(PoisonError::into_inner);
+        Place { slot: home.slot.clone(), moves: self.moves() }
+    }
+
+    /// How often its home was set.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Acquire)
+    }
+
     pub(crate) fn home(&self) -> Home {
         self.home.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -326,7 +347,10 @@ impl Node {
     pub(crate) fn set_home(&self, home: Home) {
         self.set_found();
         let is_beside = is_companion(home.slot.oid);
-        let old = core::mem::replace(&mut *self.home.lock().unwrap_or_else(PoisonError::into_inner), home);
+        let mut now = self.home.lock().unwrap_or_else(PoisonError::into_inner);
+        self.moves.fetch_add(1, Ordering::AcqRel);
+        let old = core::mem::replace(&mut *now, home);
+        drop(now);
         if is_beside && !is_companion(old.slot.oid) {
             self.note_name(&old.slot);
         }

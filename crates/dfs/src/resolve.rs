@@ -42,6 +42,8 @@ pub(crate) struct Found {
 
 /// Attempts before a path that others keep moving is given up.
 pub(crate) const STALE_RETRIES: u32 = 64;
+/// Looks at what this mount is moving before they are given up: whoever moves it may wait for a disk meanwhile.
+pub(crate) const LOOKS_MAX: u32 = 10_000;
 
 impl Start<'_> {
     fn mount(&self) -> &Arc<Mount> {

@@ -50,6 +50,14 @@ pub(crate) fn parse(text: &str) -> Result<Place> {
     if pool.is_empty() {
         return Err(unclear());
     }
+    for host in system.strip_prefix("tcp://").into_iter().flat_map(|hosts| hosts.split(',')) {
+        if host.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+            let told = format!(
+                "{text:?} names no pool: {host:?} is to be HOST:PORT, as of tcp://127.0.0.1:10000/LABEL"
+            );
+            return Err(Error::Told(Named(told)));
+        }
+    }
     let addresses = reach::addresses(system)?.ok_or_else(unclear)?;
     Ok(Place::Engines(addresses, pool.to_owned()))
 }
@@ -95,6 +103,10 @@ pub(crate) fn open(text: &str, how: &How) -> Result<(Pool, Arc<Session>)> {
             let local = open_dir(&pool_directory(text, &dir)?, how)?;
             let pool = Pool::connect_with(Arc::clone(&local) as _, options)?;
             Ok((pool, Session::new(text.to_owned(), how.read_only, Some(local))))
+        }
+        Place::Engines(..) if text.strip_prefix("unix:").is_some_and(|path| Path::new(path).exists()) => {
+            let told = format!("{text:?} names no pool: a slash and the label of one come behind the socket");
+            Err(Error::Told(Named(told)))
         }
         Place::Engines(addresses, name) => {
             let link = reach::system(&addresses, &link_options(how.patience, how.certs.as_deref())?)?;

@@ -2,10 +2,10 @@
 
 use crate::buffer::Lent;
 use crate::error::{Error, Result, Wrong};
-use crate::oid::Oid;
+use crate::oid::{Oid, wrong_kind};
 use crate::slot::Slot;
-use crate::tx::When;
-use dolmen_client::{Array as Client, At, Container, IoBuf, Oid as Id, Recx};
+use crate::tx::{Home, When};
+use dolmen_client::{Array as Client, At, Container, IoBuf, ObjectType, Oid as Id, Recx};
 use pyo3::prelude::{
     Bound, Py, PyAny, PyAnyMethods, PyModule, PyModuleMethods, PyResult, Python, pyclass, pymethods,
 };
@@ -30,6 +30,7 @@ pub(crate) struct Array {
     dtype: Py<PyAny>,
     cell_bytes: u64,
     chunk: u64,
+    home: Home,
 }
 
 /// What numpy takes records for, and the bytes of one.
@@ -38,6 +39,10 @@ fn dtype_of<'py>(py: Python<'py>, dtype: &Bound<'py, PyAny>) -> PyResult<(Bound<
     let bytes = dtype.getattr("itemsize")?.extract::<u64>()?;
     if bytes == 0 || dtype.getattr("hasobject")?.is_truthy()? {
         return Err(Error::Argument(Wrong::RecordType).into());
+    }
+    // numpy spreads each value over such a record.
+    if !dtype.getattr("subdtype")?.is_none() {
+        return Err(Error::Argument(Wrong::RecordShape).into());
     }
     Ok((dtype, bytes))
 }
@@ -51,10 +56,14 @@ impl Array {
         chunk: Option<u64>,
     ) -> PyResult<Self> {
         let (dtype, cell_bytes) = dtype_of(py, dtype)?;
+        if chunk == Some(0) {
+            return Err(Error::Argument(Wrong::Chunk).into());
+        }
         let chunk = chunk.unwrap_or((CHUNK_BYTES / cell_bytes).max(1));
         let made = cont.run(py, |cont| Ok(Client::create(cont, At::Latest, oid, cell_bytes, chunk)?))?;
         let slot = cont.hold(made)?;
-        Ok(Self { slot, when: When::Now, oid, dtype: dtype.unbind(), cell_bytes, chunk })
+        let home = Home::of(py, cont)?;
+        Ok(Self { slot, when: When::Now, oid, dtype: dtype.unbind(), cell_bytes, chunk, home })
     }
 
     pub(crate) fn open(
@@ -64,7 +73,15 @@ impl Array {
         dtype: Option<&Bound<'_, PyAny>>,
         when: When,
     ) -> PyResult<Self> {
-        let opened = cont.run(py, |cont| when.at(|at| Ok(Client::open(cont, at, oid)?)))?;
+        if !oid.object_type().is_some_and(ObjectType::is_array) {
+            return Err(wrong_kind(oid).into());
+        }
+        let opened = cont.run(py, |cont| when.at(|at| Ok(Client::open(cont, at, oid)?)));
+        let opened = opened.map_err(|error| {
+            error.missing(|| {
+                format!("there is no array {oid}: `create_array` makes one, and `oid` of that tells its id")
+            })
+        })?;
         let (stored, chunk) = (opened.cell_bytes(), opened.chunk_records());
         let usual = match stored {
             1 => "u1".to_owned(),
@@ -76,13 +93,25 @@ impl Array {
             return Err(Error::Store(dolmen_types::Error::RecordSize { stored_bytes: stored }).into());
         }
         let slot = cont.hold(opened)?;
-        Ok(Self { slot, when, oid, dtype: dtype.unbind(), cell_bytes, chunk })
+        let home = Home::of(py, cont)?;
+        Ok(Self { slot, when, oid, dtype: dtype.unbind(), cell_bytes, chunk, home })
     }
 
-    /// The same array at another time.
-    pub(crate) fn within(&self, py: Python<'_>, when: When) -> Self {
-        let (slot, dtype) = (self.slot.clone(), self.dtype.clone_ref(py));
-        Self { slot, when, oid: self.oid, dtype, cell_bytes: self.cell_bytes, chunk: self.chunk }
+    /// The same array in a transaction on a handle of the same container.
+    pub(crate) fn within(&self, py: Python<'_>, cont: &Slot<Container>, when: When) -> PyResult<Self> {
+        if !cont.is_above(&self.slot) {
+            return Self::open(py, cont, self.oid, Some(self.dtype.bind(py)), when);
+        }
+        let (slot, dtype, home) = (self.slot.clone(), self.dtype.clone_ref(py), self.home.clone());
+        Ok(Self { slot, when, oid: self.oid, dtype, cell_bytes: self.cell_bytes, chunk: self.chunk, home })
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    pub(crate) fn when(&self) -> &When {
+        &self.when
     }
 
     fn run<R: Send>(
@@ -91,6 +120,15 @@ impl Array {
         body: impl FnOnce(&Client, At<'_>) -> Result<R> + Send,
     ) -> Result<R> {
         self.slot.run(py, |array| self.when.at(|at| body(array, at)))
+    }
+
+    /// The same, of what changes something.
+    fn change<R: Send>(
+        &self,
+        py: Python<'_>,
+        body: impl FnOnce(&Client, At<'_>) -> Result<R> + Send,
+    ) -> Result<R> {
+        self.slot.run(py, |array| self.when.change(self.slot.session(), |at| body(array, at)))
     }
 
     fn bytes_of(&self, records: u64) -> Result<usize> {
@@ -158,12 +196,28 @@ impl Array {
         if len == 0 && count.unwrap_or(0) == 0 {
             return Ok(());
         }
-        Ok(self.run(py, |array, at| match ranges {
+        Ok(self.change(py, |array, at| match ranges {
             Ranges::From(index) => {
                 Ok(array.write(at, &[Recx { index, count: len / self.cell_bytes }], bytes)?)
             }
             Ranges::These(ranges) => Ok(array.write(at, ranges, bytes)?),
         })?)
+    }
+
+    /// Whether records are read into an object as they are: into one of numpy of the same type, or of bytes on either side.
+    fn is_place(&self, py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if !object.is_instance(&py.import("numpy")?.getattr("ndarray")?)? {
+            return Ok(true);
+        }
+        let is_raw = |dtype: &Bound<'_, PyAny>| -> PyResult<bool> {
+            Ok(match dtype.getattr("kind")?.extract::<char>()? {
+                'u' | 'i' => dtype.getattr("itemsize")?.extract::<u64>()? == 1,
+                'V' => dtype.getattr("names")?.is_none(),
+                kind => kind == 'S',
+            })
+        };
+        let (own, theirs) = (self.dtype.bind(py), object.getattr("dtype")?);
+        Ok(own.eq(&theirs)? || is_raw(own)? || is_raw(&theirs)?)
     }
 
     fn length(&self, py: Python<'_>) -> Result<u64> {
@@ -312,8 +366,11 @@ impl Array {
     }
 
     /// Reads records from ``start`` on into a writable contiguous buffer, as many as fit into it, and returns how many of them lie
-    /// before the end of the array; the rest is zeros.
+    /// before the end of the array; the rest is zeros. An array of numpy has to be of the array's type, or of bytes.
     fn read_into(&self, py: Python<'_>, start: u64, buffer: &Bound<'_, PyAny>) -> PyResult<u64> {
+        if !self.is_place(py, buffer)? {
+            return Err(Error::Argument(Wrong::OtherRecords).into());
+        }
         let mut lent = Lent::to_fill(buffer)?;
         let place = lent.bytes_mut();
         let count = place.len() as u64 / self.cell_bytes;
@@ -362,17 +419,18 @@ impl Array {
 
     /// Makes the array ``count`` records long: what lies beyond is removed, what is added reads as zeros.
     fn resize(&self, py: Python<'_>, count: u64) -> PyResult<()> {
-        Ok(self.run(py, |array, at| Ok(array.set_size(at, count)?))?)
+        Ok(self.change(py, |array, at| Ok(array.set_size(at, count)?))?)
     }
 
-    /// Removes records, which read as zeros then and take no room.
+    /// Removes records, which read as zeros then and take no room. An array whose last ones are removed ends behind the last that
+    /// is left, whatever ``resize`` said: that index plus one is its length.
     fn punch(&self, py: Python<'_>, start: u64, count: u64) -> PyResult<()> {
-        Ok(self.run(py, |array, at| Ok(array.punch(at, &[Recx { index: start, count }])?))?)
+        Ok(self.change(py, |array, at| Ok(array.punch(at, &[Recx { index: start, count }])?))?)
     }
 
     /// Removes the array; its id can be opened no more.
     fn destroy(&self, py: Python<'_>) -> PyResult<()> {
-        Ok(self.run(py, |array, at| Ok(array.destroy(at)?))?)
+        Ok(self.change(py, |array, at| Ok(array.destroy(at)?))?)
     }
 
     /// All records, for ``numpy.asarray``.

@@ -1,15 +1,16 @@
 //! Bytes that pass between Python and a pool: whatever has the buffer protocol comes in without a copy, what was fetched goes out
 //! as an object that has it.
 
-use crate::error::{Error, Result, defect, of_type};
+use crate::error::{Error, Result, Wrong, defect, of_type};
 use core::ffi::{c_int, c_void};
 use dolmen_client::IoBuf;
 use dolmen_rntuple::Values;
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::{
-    Bound, Py, PyAny, PyAnyMethods, PyModule, PyModuleMethods, PyRef, PyResult, Python, pyclass, pymethods,
+    Bound, Py, PyAny, PyAnyMethods, PyErr, PyModule, PyModuleMethods, PyRef, PyResult, PyTypeMethods, Python,
+    pyclass, pymethods,
 };
 use pyo3::types::{PyBytes, PyBytesMethods, PyString, PyStringMethods};
 
@@ -27,6 +28,11 @@ impl Lent {
         let view = PyUntypedBuffer::get(object).map_err(|_no_buffer| {
             of_type("bytes, an array or something else with the buffer protocol is needed")
         })?;
+        if has_objects(view.format().to_bytes()) {
+            return Err(of_type(
+                "objects of Python have no bytes that could be stored: an array of numbers or texts has",
+            ));
+        }
         if view.is_c_contiguous() {
             Ok(Self { view })
         } else {
@@ -63,18 +69,66 @@ impl Lent {
     }
 }
 
-/// A key or short value: bytes, text as UTF-8, or a whole number as 8 bytes, little-endian.
+/// Whether a format of the buffer protocol has objects of Python, of which there are addresses alone.
+fn has_objects(format: &[u8]) -> bool {
+    // Between colons are the names of fields.
+    format.split(|byte| *byte == b':').step_by(2).any(|part| part.contains(&b'O'))
+}
+
+/// A key: bytes, text as UTF-8, or a whole number as 8 bytes, little-endian.
 pub(crate) fn key(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    if let Ok(text) = object.cast::<PyString>() {
-        return Ok(text.to_str()?.as_bytes().to_vec());
+    let found = if let Ok(text) = object.cast::<PyString>() {
+        text.to_str()?.as_bytes().to_vec()
+    } else if let Ok(bytes) = object.cast::<PyBytes>() {
+        bytes.as_bytes().to_vec()
+    } else {
+        match object.extract::<u64>() {
+            Ok(number) => number.to_le_bytes().to_vec(),
+            Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => {
+                return Err(Error::Argument(Wrong::KeyNumber).into());
+            }
+            Err(_no_number) => {
+                let lent = Lent::to_read(object);
+                lent.map_err(|error| as_key(object, error))?.bytes().to_vec()
+            }
+        }
+    };
+    if found.is_empty() { Err(Error::Argument(Wrong::EmptyKey).into()) } else { Ok(found) }
+}
+
+/// What is told of something that is no key.
+fn as_key(object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyTypeError>(object.py()) {
+        return error;
     }
-    if let Ok(bytes) = object.cast::<PyBytes>() {
-        return Ok(bytes.as_bytes().to_vec());
+    match object.get_type().name() {
+        Ok(kind) => PyTypeError::new_err(format!("a key is bytes, text or a whole number, and no {kind}")),
+        Err(_nameless) => error,
     }
-    if let Ok(number) = object.extract::<u64>() {
-        return Ok(number.to_le_bytes().to_vec());
+}
+
+/// Several keys: a list of them, or anything else that is gone through, but none that is a key itself.
+pub(crate) fn keys(object: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
+    let is_key = object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>();
+    if is_key || !object.hasattr("__iter__")? {
+        return Err(of_type("a list of keys is needed: [key] for one"));
     }
-    Ok(Lent::to_read(object)?.bytes().to_vec())
+    object.try_iter()?.map(|one| key(&one?)).collect()
+}
+
+/// Bytes of a key that are shown at most: what tells keys apart is mostly there.
+const SHOWN_BYTES_MAX: usize = 64;
+
+/// A key as errors show it.
+pub(crate) fn spelt(key: &[u8]) -> String {
+    let (shown, rest) = match key.get(..SHOWN_BYTES_MAX) {
+        Some(shown) if key.len() > SHOWN_BYTES_MAX => (shown, "…"),
+        _ => (key, ""),
+    };
+    match core::str::from_utf8(shown) {
+        Ok(text) if !text.chars().any(char::is_control) => format!("{text:?}{rest}"),
+        _ => format!("b\"{}\"{rest}", shown.escape_ascii()),
+    }
 }
 
 /// Bytes that were fetched, without a copy: ``memoryview(b)``, ``bytes(b)`` and ``numpy.frombuffer(b, dtype)`` take it.

@@ -1,21 +1,21 @@
 //! Containers: their objects, snapshots, attributes and transactions.
 
-use crate::array::{self, Array};
-use crate::buffer;
-use crate::error::{Error, Result, Wrong};
+use crate::array::Array;
+use crate::error::{Error, Result, Still, Wrong, of_type};
 use crate::files::Files;
-use crate::kv::Kv;
+use crate::kv::{Kv, Value};
 use crate::object::Object;
 use crate::oid::{Oid, class_of, kv_type};
 use crate::slot::{Session, Slot};
 use crate::tx::{self, Transaction, When};
 use dolmen_client::{Container as Client, Durability, Epoch, ObjectType, PropId, PropValue, Props};
 use dolmen_dfs::{Dfs, FormatOptions, MountOptions};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::{
     Bound, Py, PyAny, PyAnyMethods, PyDictMethods, PyModule, PyModuleMethods, PyResult, Python, pyclass,
     pymethods,
 };
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyString, PyStringMethods};
 use std::sync::{Arc, Mutex};
 
 /// An open container, or a view of a past state of one. Made by ``Pool.container``, ``Pool.create_container`` and
@@ -57,7 +57,12 @@ impl Container {
     fn of(cont: &Client, hold: impl FnOnce(Client) -> Result<Slot<Client>>) -> Result<Self> {
         let label = cont.label().map(|label| label.as_str().to_owned());
         let (uuid, epoch) = (cont.uuid().to_string(), cont.view_epoch().map(|epoch| epoch.0));
-        Ok(Self { slot: hold(cont.clone())?, label, uuid, epoch })
+        let name = label.as_deref().unwrap_or(&uuid);
+        let slot = hold(cont.clone())?.called(&match epoch {
+            None => format!("the container {name}"),
+            Some(epoch) => format!("the view of the container {name} at epoch {epoch}"),
+        });
+        Ok(Self { slot: slot.of_view(epoch), label, uuid, epoch })
     }
 
     /// Its handle.
@@ -67,7 +72,44 @@ impl Container {
 
     fn made(&self, py: Python<'_>, kind: ObjectType, class: Option<&str>) -> Result<dolmen_client::Oid> {
         let class = class_of(class)?;
-        self.slot.run(py, |cont| Ok(cont.alloc_oid(kind, class)?))
+        self.change(py, |cont| Ok(cont.alloc_oid(kind, class)?))
+    }
+
+    /// Does something that changes the container, if it is one and not a view.
+    fn change<R: Send>(&self, py: Python<'_>, body: impl FnOnce(&Client) -> Result<R> + Send) -> Result<R> {
+        self.slot.run(py, |cont| match self.when() {
+            When::View(epoch) => Err(Error::Still(Still::View(epoch))),
+            _ if self.slot.session().read_only => Err(Error::Still(Still::Pool)),
+            _ => body(cont),
+        })
+    }
+
+    /// When what is opened from it reads and writes.
+    fn when(&self) -> When {
+        self.epoch.map_or(When::Now, When::View)
+    }
+
+    /// Refuses what would be a transaction of a view.
+    fn check_no_view(&self) -> Result<()> {
+        self.epoch.map_or(Ok(()), |epoch| Err(Error::Still(Still::View(epoch))))
+    }
+
+    /// The epoch that is told, or that of the snapshot whose name is.
+    fn epoch_of(&self, py: Python<'_>, which: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let Ok(name) = which.cast::<PyString>() else {
+            return which.extract::<u64>().map_err(|error| {
+                match error.is_instance_of::<PyOverflowError>(py) {
+                    true => Error::from(dolmen_types::Invalid::Epoch).into(),
+                    false => of_type("a snapshot is told by its name or its epoch"),
+                }
+            });
+        };
+        let name = name.to_str()?;
+        let all = self.slot.run(py, |cont| Ok(cont.snapshots()?))?;
+        let found = all.iter().find(|snapshot| snapshot.name.as_deref() == Some(name));
+        let found = found
+            .ok_or_else(|| Error::Store(dolmen_types::Error::NotFound).about(no_snapshot_named(name)))?;
+        Ok(found.epoch.0)
     }
 }
 
@@ -76,6 +118,7 @@ impl Container {
     /// Closes the container and everything that was opened through it, when the operations under way have ended. Closing again does
     /// nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.slot.check_idle()?;
         if let Some(cont) = self.slot.take_all(py) {
             // A view has no handle of its own.
             if self.epoch.is_none() {
@@ -123,7 +166,8 @@ impl Container {
     /// Makes the id of a new key-value store and opens it. The store exists as soon as something is put into it.
     ///
     /// keys
-    ///     ``hashed``; ``lexical``, which lists keys in the order of their bytes; ``integer``, whose keys are numbers below 2**64.
+    ///     ``hashed``; ``lexical``, of at most 80 bytes; ``integer``, whose keys are numbers below 2**64. The latter two are listed in
+    ///     their order where all are in one shard (``object_class="S1"``).
     /// object_class
     ///     Over how many targets it is spread: ``S1``, ``S2``, ``SX`` (all), …; None leaves it to the container.
     #[pyo3(signature = (*, keys="hashed", object_class=None))]
@@ -134,7 +178,7 @@ impl Container {
 
     /// Opens the key-value store with this id, there or not; raises Invalid for the id of something else.
     fn kv(&self, py: Python<'_>, oid: Oid) -> PyResult<Kv> {
-        Ok(Kv::open(py, &self.slot, oid.0, When::Now)?)
+        Ok(Kv::open(py, &self.slot, oid.0, self.when())?)
     }
 
     /// Makes an array of records.
@@ -167,7 +211,7 @@ impl Container {
     /// Raises NotFound if it was not created.
     #[pyo3(signature = (oid, dtype=None))]
     fn array(&self, py: Python<'_>, oid: Oid, dtype: Option<&Bound<'_, PyAny>>) -> PyResult<Array> {
-        array::Array::open(py, &self.slot, oid.0, dtype, When::Now)
+        Array::open(py, &self.slot, oid.0, dtype, self.when())
     }
 
     /// Makes the id of a new object with two levels of keys and opens it. It exists as soon as something is written to it.
@@ -188,10 +232,10 @@ impl Container {
 
     /// Opens the object with this id, there or not.
     fn object(&self, py: Python<'_>, oid: Oid) -> PyResult<Object> {
-        Ok(Object::open(py, &self.slot, oid.0, When::Now)?)
+        Ok(Object::open(py, &self.slot, oid.0, self.when())?)
     }
 
-    /// The files of a container that was made with ``files=True``; raises Invalid for any other.
+    /// The files of a container that was made with ``files=True``; raises NotFound for any other.
     ///
     /// shared
     ///     Whether others change the same files meanwhile, in this process or elsewhere. Without, paths are cached and changes are
@@ -205,7 +249,14 @@ impl Container {
             let head = crate::address::head()?;
             let (uid, gid) = (head.cred.uid, head.cred.gid);
             let options = MountOptions { read_only, shared, uid, gid, ..MountOptions::default() };
-            Ok(Dfs::mount(cont, &options)?)
+            match Dfs::mount(cont, &options) {
+                Err(error @ dolmen_dfs::Error::NotFormatted) => {
+                    let words =
+                        "the container has no files: `create_container(..., files=True)` makes one that can";
+                    Err(Error::from(error).about(words))
+                }
+                other => Ok(other?),
+            }
         })?;
         Ok(Files::new(self.slot.hold(mounted)?))
     }
@@ -215,8 +266,10 @@ impl Container {
     ///     with cont.transaction() as tx:
     ///         tx.kv(kv)[b"a"] = b"1"
     ///
-    /// The commit raises Conflict if somebody else has changed what it read, with nothing written; ``transact`` begins anew then.
+    /// Transactions have the effect of running one after the other, in the order in which they were begun. A commit that others
+    /// have made impossible meanwhile raises Conflict, with nothing written; ``transact`` begins anew then.
     fn transaction(&self, py: Python<'_>) -> PyResult<Transaction> {
+        self.check_no_view()?;
         Ok(Transaction::begin(py, &self.slot)?)
     }
 
@@ -232,13 +285,18 @@ impl Container {
         body: &Bound<'py, PyAny>,
         attempts: u32,
     ) -> PyResult<Bound<'py, PyAny>> {
+        self.check_no_view()?;
         tx::transact(py, &self.slot, body, attempts)
     }
 
     /// Makes a snapshot and returns its epoch, for ``at``. It keeps what is there now until it is destroyed.
     #[pyo3(signature = (name=None))]
     fn create_snapshot(&self, py: Python<'_>, name: Option<&str>) -> PyResult<u64> {
-        Ok(self.slot.run(py, |cont| Ok(cont.create_snapshot(name)?.0))?)
+        let made = self.change(py, |cont| Ok(cont.create_snapshot(name)?.0));
+        Ok(made.map_err(|error| {
+            let name = name.unwrap_or("without a name");
+            error.taken(|| format!("there is a snapshot {name:?} already: `destroy_snapshot` gives it up"))
+        })?)
     }
 
     /// The snapshots, oldest first, as pairs of epoch and name (None for one without).
@@ -247,31 +305,26 @@ impl Container {
         Ok(all.into_iter().map(|snapshot| (snapshot.epoch.0, snapshot.name)).collect())
     }
 
-    /// Gives a snapshot up; what it alone kept can be freed. Raises NotFound.
-    fn destroy_snapshot(&self, py: Python<'_>, epoch: u64) -> PyResult<()> {
-        Ok(self.slot.run(py, |cont| Ok(cont.destroy_snapshot(Epoch(epoch))?))?)
+    /// Gives the snapshot of an epoch or a name up; what it alone kept can be freed. Raises NotFound.
+    fn destroy_snapshot(&self, py: Python<'_>, epoch: &Bound<'_, PyAny>) -> PyResult<()> {
+        let epoch = self.epoch_of(py, epoch)?;
+        let done = self.change(py, |cont| Ok(cont.destroy_snapshot(Epoch(epoch))?));
+        Ok(done.map_err(|error| error.missing(|| no_snapshot(epoch)))?)
     }
 
     /// Makes the state of a snapshot the newest one, in one step, and returns the epoch at which it was done. Raises NotFound if
-    /// there is no snapshot of this epoch.
-    fn rollback(&self, py: Python<'_>, epoch: u64) -> PyResult<u64> {
-        Ok(self.slot.run(py, |cont| Ok(cont.rollback(Epoch(epoch))?.0))?)
+    /// there is no snapshot of this epoch or name.
+    fn rollback(&self, py: Python<'_>, epoch: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let epoch = self.epoch_of(py, epoch)?;
+        let done = self.change(py, |cont| Ok(cont.rollback(Epoch(epoch))?.0));
+        Ok(done.map_err(|error| error.missing(|| no_snapshot(epoch)))?)
     }
 
     /// A view of the container as it was at an epoch, or at the snapshot of a name: nothing can be changed in it. Reads of what no
     /// snapshot keeps any more raise Stale.
     fn at(&self, py: Python<'_>, epoch: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let view = match epoch.extract::<u64>() {
-            Ok(epoch) => self.slot.run(py, |cont| Ok(cont.at(Epoch(epoch))))?,
-            Err(_name) => {
-                let name: String = epoch.extract()?;
-                self.slot.run(py, |cont| {
-                    let all = cont.snapshots()?;
-                    let found = all.iter().find(|snapshot| snapshot.name.as_deref() == Some(&name));
-                    Ok(cont.at(found.ok_or(dolmen_types::Error::NotFound)?.epoch))
-                })?
-            }
-        };
+        let epoch = self.epoch_of(py, epoch)?;
+        let view = self.slot.run(py, |cont| Ok(cont.at(Epoch(epoch))))?;
         Ok(Self::of(&view, |view| self.slot.hold(view))?)
     }
 
@@ -284,7 +337,8 @@ impl Container {
 
     /// The value of a user attribute of the container; raises NotFound if it is not set.
     fn attribute<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyBytes>> {
-        let value = self.slot.run(py, |cont| Ok(cont.attr(name)?))?;
+        let value = self.slot.run(py, |cont| Ok(cont.attr(name)?));
+        let value = value.map_err(|error| error.missing(|| not_set(&[name.to_owned()])))?;
         Ok(PyBytes::new(py, &value))
     }
 
@@ -293,18 +347,22 @@ impl Container {
         Ok(self.slot.run(py, |cont| Ok(cont.attr_names()?))?)
     }
 
-    /// Sets user attributes, all of them at once: names and bytes.
+    /// Sets user attributes, all of them at once: names, and text (as UTF-8) or bytes, which may be empty.
     fn set_attributes(&self, py: Python<'_>, values: &Bound<'_, PyDict>) -> PyResult<()> {
         let mut all = Vec::with_capacity(values.len());
         for (name, value) in values.iter() {
-            all.push((name.extract::<String>()?, buffer::key(&value)?));
+            let Ok(name) = name.extract::<String>() else {
+                return Err(of_type("the name of an attribute is text"));
+            };
+            all.push((name, Value::or_empty(&value)?.bytes().to_vec()));
         }
-        Ok(self.slot.run(py, |cont| Ok(cont.set_attrs(&all)?))?)
+        Ok(self.change(py, |cont| Ok(cont.set_attrs(&all)?))?)
     }
 
     /// Removes user attributes; raises NotFound if one is not set.
     fn remove_attributes(&self, py: Python<'_>, names: Vec<String>) -> PyResult<()> {
-        Ok(self.slot.run(py, |cont| Ok(cont.remove_attrs(&names)?))?)
+        let removed = self.change(py, |cont| Ok(cont.remove_attrs(&names)?));
+        Ok(removed.map_err(|error| error.missing(|| not_set(&names)))?)
     }
 
     /// What is stored: a dict with ``versions``, ``value_bytes`` (both with what snapshots keep), ``snapshots`` and ``handles``.
@@ -329,6 +387,21 @@ impl Container {
             Some(epoch) => format!("<dolmen.Container {name} at {epoch}>"),
             None => format!("<dolmen.Container {name}>"),
         }
+    }
+}
+
+fn no_snapshot(epoch: u64) -> String {
+    format!("there is no snapshot of epoch {epoch}: `snapshots` tells which there are")
+}
+
+fn no_snapshot_named(name: &str) -> String {
+    format!("there is no snapshot {name:?}: `snapshots` tells which there are")
+}
+
+fn not_set(names: &[String]) -> String {
+    match names {
+        [name] => format!("the attribute {name:?} is not set: `attributes` tells which are"),
+        names => format!("one of the attributes {names:?} is not set: `attributes` tells which are"),
     }
 }
 

@@ -1,11 +1,13 @@
 //! Every error of this door, and the exception of `dolmen.errors` that it becomes.
 
+use crate::tx::Became;
 use core::fmt;
 use dolmen_types::Error as Store;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::{Py, PyAny, PyAnyMethods, PyErr, PyResult, Python};
 use pyo3::sync::PyOnceLock;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The result of what this door does for Python.
 pub(crate) type Result<T> = core::result::Result<T, Error>;
@@ -38,8 +40,23 @@ pub(crate) enum Error {
         /// Their directories.
         dirs: Vec<PathBuf>,
     },
-    /// The handle, or its pool, was closed.
+    /// The handle was closed.
     Closed,
+    /// What is named, which the handle is on or was opened from, was closed.
+    WasClosed(Arc<str>),
+    /// Nothing can be changed here.
+    Still(Still),
+    /// What is to be closed is worked on by the thread that closes it.
+    UnderWay,
+    /// The transaction was ended before.
+    Over(Became),
+    /// The same in words of who knows what it is about.
+    About {
+        /// What was refused.
+        error: Box<Error>,
+        /// The words.
+        words: String,
+    },
     /// The handle is one of the process that this one was forked from.
     Forked {
         /// That process.
@@ -60,9 +77,21 @@ pub(crate) enum Error {
     Raised(Box<PyErr>),
 }
 
+/// What is told of [`Error::UnderWay`].
+const UNDER_WAY: &str = "an operation that this thread has under way needs it: close it when that has ended (an exception ends it)";
+
 /// What a caller has named a pool by.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Named(pub(crate) String);
+
+/// Why nothing can be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Still {
+    /// It is a view of an epoch.
+    View(u64),
+    /// The pool was opened to read.
+    Pool,
+}
 
 /// What is wrong with an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,10 +101,17 @@ pub(crate) enum Wrong {
     Memory,
     OpenToRead,
     RecordType,
+    RecordShape,
+    SameFile,
+    OtherRecords,
     Index,
     Step,
     Copy,
     Seconds,
+    EmptyKey,
+    KeyNumber,
+    Chunk,
+    Targets,
     Durability,
     Keys,
     Mode,
@@ -102,15 +138,26 @@ impl fmt::Display for Wrong {
         f.write_str(match self {
             Self::Records => "the data are no whole number of records",
             Self::Length => "so many records do not fit into memory",
-            Self::Memory => "there is no memory for so many records",
+            Self::Memory => "there is no memory for so much at once: read parts of it",
             Self::OpenToRead => {
                 "this process has the pool open to read; close that before it is to be changed"
             }
             Self::RecordType => "records of this type cannot be stored: they have no fixed size in bytes",
+            Self::RecordShape => {
+                "records of a shape of their own are not stored: take a type with one field of that shape, or as many records"
+            }
+            Self::SameFile => "a file is not copied to itself",
+            Self::OtherRecords => {
+                "the place has records of another type than the array: numpy.empty(count, array.dtype) is one for it"
+            }
             Self::Index => "the array is too long for an index",
             Self::Step => "records are written one behind the other: a slice without a step",
             Self::Copy => "records of a pool cannot be had without a copy",
             Self::Seconds => "a time is a number of seconds from 0 on",
+            Self::EmptyKey => "a key has at least one byte",
+            Self::KeyNumber => "a key that is a number is one from 0 to 2**64 - 1",
+            Self::Chunk => "chunk is a number of records from 1 on, or None",
+            Self::Targets => "targets is a whole number from 1 to 1024, or None for one a processor",
             Self::Durability => "durability is `power` or `process`",
             Self::Keys => "keys are `hashed`, `lexical` or `integer`",
             Self::Mode => "a file is opened with one of r, w, x and a, and b, t and +",
@@ -135,6 +182,20 @@ impl fmt::Display for Wrong {
             Self::StorageOptionsOfPath => "storage options are for addresses that begin with s3://",
             Self::PageBytes => "pages and clusters have a byte at least",
         })
+    }
+}
+
+impl fmt::Display for Still {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::View(epoch) => write!(
+                f,
+                "a view of a past state (epoch {epoch}) is not changed: change what `Pool.container` opens"
+            ),
+            Self::Pool => {
+                f.write_str("the pool was opened with read_only=True: open it without that to change it")
+            }
+        }
     }
 }
 
@@ -208,7 +269,7 @@ impl fmt::Display for Error {
             Self::Files(error) => error.fmt(f),
             Self::Local(error) => match error.owner_pid() {
                 Some(pid) if pid == std::process::id() => {
-                    f.write_str("this process has the pool open by other means than this module")
+                    f.write_str("this process has the pool open: close what has it open first")
                 }
                 Some(pid) => write!(
                     f,
@@ -231,18 +292,31 @@ impl fmt::Display for Error {
                 if matches!(**error, dolmen_rntuple::Error::BadPage { .. }) {
                     f.write_str("; `scrub` of the stored ntuple tells all that is damaged, and puts it right with `repair_from`")?;
                 }
+                if let dolmen_rntuple::Error::OtherFields(fields) = &**error {
+                    write_remedies(f, fields)?;
+                }
                 Ok(())
             }
             Self::Address(Named(text)) => write!(
                 f,
                 "{text:?} names no pool: write file:DIRECTORY, file:SYSTEM/LABEL, unix:SOCKET/LABEL or tcp://HOST:PORT/LABEL"
             ),
-            Self::NoPool(Named(text)) => write!(f, "there is no pool {text}"),
+            Self::NoPool(Named(text)) => {
+                write!(
+                    f,
+                    "there is no pool {text}: `list_pools` tells which there are, `create_pool` makes one"
+                )
+            }
             Self::SeveralPools { dirs } => {
                 write!(f, "several pools have this name; give the directory of one:")?;
                 dirs.iter().try_for_each(|dir| write!(f, " {}", dir.display()))
             }
             Self::Closed => f.write_str("it was closed"),
+            Self::WasClosed(what) => write!(f, "{what} was closed: open it again"),
+            Self::Still(why) => why.fmt(f),
+            Self::UnderWay => f.write_str(UNDER_WAY),
+            Self::Over(became) => became.fmt(f),
+            Self::About { words, .. } => f.write_str(words),
             Self::Forked { pid } => {
                 write!(
                     f,
@@ -262,6 +336,20 @@ impl fmt::Display for Error {
     }
 }
 
+/// The arguments with which fields that differ are no error.
+fn write_remedies(f: &mut fmt::Formatter<'_>, fields: &dolmen_rntuple::OtherFields) -> fmt::Result {
+    if fields.are_all || !fields.others.is_empty() {
+        return Ok(());
+    }
+    if !fields.missing.is_empty() {
+        f.write_str("; `fill` gives what is missing a value")?;
+    }
+    if !fields.more.is_empty() {
+        f.write_str("; `leave_out` leaves out what the ntuple has not")?;
+    }
+    Ok(())
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
@@ -273,6 +361,7 @@ impl std::error::Error for Error {
             Self::Trace(error) => Some(error),
             Self::Ntuple(error) => Some(&**error),
             Self::Remote(error) => Some(error),
+            Self::About { error, .. } => Some(&**error),
             _ => None,
         }
     }
@@ -307,6 +396,27 @@ mod der {
 type Kind = (&'static str, i32);
 
 impl Error {
+    /// The same in these words.
+    pub(crate) fn about(self, words: impl Into<String>) -> Self {
+        Self::About { error: Box::new(self), words: words.into() }
+    }
+
+    /// In these words if there is none of what was asked for.
+    pub(crate) fn missing(self, words: impl FnOnce() -> String) -> Self {
+        match self {
+            Self::Store(Store::NotFound | Store::NoContainer) => self.about(words()),
+            other => other,
+        }
+    }
+
+    /// In these words if there is one already.
+    pub(crate) fn taken(self, words: impl FnOnce() -> String) -> Self {
+        match self {
+            Self::Store(Store::Exists) => self.about(words()),
+            other => other,
+        }
+    }
+
     fn kind(&self) -> Kind {
         match self {
             Self::Store(error) => (of_store(error), error.der()),
@@ -321,10 +431,14 @@ impl Error {
             | Self::Argument(_)
             | Self::Trace(_)
             | Self::Told(_)
+            | Self::Over(_)
             | Self::Entries { .. } => ("Invalid", der::INVAL),
             Self::Raised(_) => ("Error", der::MISC),
             Self::NoPool(_) => ("NotFound", der::NONEXIST),
-            Self::Closed => ("Closed", der::NO_HDL),
+            Self::Closed | Self::WasClosed(_) => ("Closed", der::NO_HDL),
+            Self::Still(_) => ("ReadOnly", der::NO_PERM),
+            Self::UnderWay => ("Busy", der::BUSY),
+            Self::About { error, .. } => error.kind(),
             Self::Forked { .. } => ("Forked", der::NO_HDL),
         }
     }
@@ -436,9 +550,11 @@ fn of_ntuple(error: &dolmen_rntuple::Error) -> Kind {
         }
         E::Exists { .. } | E::NoFit { fit: dolmen_rntuple::Fit::Twice, .. } => ("Exists", der::EXIST),
         E::Tagged { .. } => ("Busy", der::BUSY),
-        E::OtherSchema | E::Behind { .. } | E::Contended { .. } => ("Conflict", der::BUSY),
+        E::OtherSchema | E::Behind { .. } | E::Changed { .. } | E::Contended { .. } => {
+            ("Conflict", der::BUSY)
+        }
         E::Slow { .. } => ("Timeout", der::TIMEDOUT),
-        E::Expired | E::Lost | E::Freed { .. } => ("Stale", der::STALE),
+        E::Expired | E::Lost | E::WentBack | E::Freed { .. } => ("Stale", der::STALE),
         E::Stopped => ("Canceled", Store::Canceled.der()),
         E::Store { source } => (of_store(source), source.der()),
         E::BadPage { source, .. } => of_ntuple(source),
@@ -461,7 +577,7 @@ fn of_bucket(failure: dolmen_rntuple::bucket::Failure) -> Kind {
         F::Unreachable => ("Unreachable", der::UNREACH),
         F::Denied => ("Permission", der::NO_PERM),
         F::NoBucket => ("NotFound", der::NONEXIST),
-        F::Invalid => ("Invalid", der::INVAL),
+        F::Invalid | F::Refused => ("Invalid", der::INVAL),
         F::Other => ("Io", der::IO),
         F::Stopped => ("Canceled", Store::Canceled.der()),
         F::Doubtful => ("InDoubt", der::TX_UNCERTAIN),
@@ -473,9 +589,12 @@ fn of_remote(error: &dolmen_remote::Error) -> Kind {
     match error {
         E::Bucket(source) => of_bucket(source.failure),
         E::NoObject { .. } => ("NotFound", der::NONEXIST),
-        E::Address { .. } | E::Scheme { .. } | E::WithinStore { .. } | E::Endpoint { .. } => {
-            ("Invalid", der::INVAL)
-        }
+        E::Address { .. }
+        | E::Scheme { .. }
+        | E::WithinStore { .. }
+        | E::AtObject { .. }
+        | E::AroundStore { .. }
+        | E::Endpoint { .. } => ("Invalid", der::INVAL),
         E::NoKeys => ("Permission", der::NO_PERM),
         E::Certificates { .. } => ("Permission", der::BAD_CERT),
         E::Start { .. } => ("Error", der::MISC),

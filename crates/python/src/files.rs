@@ -131,7 +131,7 @@ impl Stat {
 
 impl Files {
     pub(crate) fn new(slot: Slot<Dfs>) -> Self {
-        Self { slot }
+        Self { slot: slot.called("the handle that `files` gave") }
     }
 
     fn on<R: Send>(
@@ -141,6 +141,24 @@ impl Files {
         body: impl FnOnce(&Dfs, &[u8]) -> dolmen_dfs::Result<R> + Send,
     ) -> PyResult<R> {
         self.slot.run(py, |files| Ok(body(files, bytes(path))?)).map_err(|error| named(py, error, path))
+    }
+
+    /// The same for two paths, both of which errors name.
+    fn between(
+        &self,
+        py: Python<'_>,
+        old: &Path,
+        new: &Path,
+        body: impl FnOnce(&Dfs, &[u8], &[u8]) -> Result<()> + Send,
+    ) -> PyResult<()> {
+        let done = self.slot.run(py, |files| body(files, bytes(old), bytes(new)));
+        done.map_err(|error| {
+            let error = named(py, error, old);
+            match error.value(py).setattr("filename2", new.as_os_str()) {
+                Ok(()) => error,
+                Err(other) => other,
+            }
+        })
     }
 }
 
@@ -243,31 +261,53 @@ impl Files {
         self.on(py, &path, |files, path| files.unlink(path))
     }
 
-    /// Removes a directory with everything in it.
+    /// Removes a directory with everything in it; of the root what is in it. Raises NotDirectory for anything else, also for a symbolic link that
+    /// leads to a directory.
     fn remove_tree(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let options = dolmen_dfs::tree::Options::default();
-        self.on(py, &path, |files, path| dolmen_dfs::tree::remove(files, path, &options).map(drop))
+        let remove = |files: &Dfs, path: &[u8]| dolmen_dfs::tree::remove(files, path, &options).map(drop);
+        self.on(py, &path, |files, path| {
+            let found = files.stat_with(path, Follow::No)?;
+            if found.kind != FileKind::Directory {
+                return Err(dolmen_dfs::Error::NotDirectory);
+            }
+            if found.oid != files.stat("/")?.oid {
+                return remove(files, path);
+            }
+            for name in files.open_dir("/")?.names()? {
+                let path = [b"/", &*name].concat();
+                match files.stat_with(&path, Follow::No)?.kind {
+                    FileKind::Directory => remove(files, &path)?,
+                    _ => files.unlink(&path)?,
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Gives something another path, in one step. What has that is replaced, unless ``replace`` is False: then Exists is raised.
     #[pyo3(signature = (old, new, *, replace=true))]
     fn rename(&self, py: Python<'_>, old: PathBuf, new: PathBuf, replace: bool) -> PyResult<()> {
         let mode = if replace { RenameMode::Replace } else { RenameMode::NoReplace };
-        self.on(py, &old, |files, old| files.rename(old, files, bytes(&new), mode))
+        self.between(py, &old, &new, |files, old, new| Ok(files.rename(old, files, new, mode)?))
     }
 
-    /// Copies a file, through the memory of this process, to a path at which there may be another.
+    /// Copies a file, through the memory of this process, to a path at which there may be another, which is cut first. Raises Invalid where both are one.
     fn copy(&self, py: Python<'_>, old: PathBuf, new: PathBuf) -> PyResult<()> {
-        self.on(py, &old, |files, old| {
+        self.between(py, &old, &new, |files, old, new| {
             let from = files.open(old, &OpenOptions::READ)?;
-            let to = files.open(bytes(&new), &OpenOptions { truncate: true, ..OpenOptions::CREATE })?;
+            let to = files.open(new, &OpenOptions::CREATE)?;
+            if from.stat()?.oid == to.stat()?.oid {
+                return Err(Error::Argument(Wrong::SameFile));
+            }
+            to.set_len(0)?;
             let (mut part, mut offset) = (vec![0; COPY_BYTES], 0);
             loop {
                 let len = from.read_at(offset, &mut part)?;
                 to.write_at(offset, &part[..len])?;
                 offset += len as u64;
                 if len < part.len() {
-                    return to.close();
+                    return Ok(to.close()?);
                 }
             }
         })
@@ -286,7 +326,7 @@ impl Files {
 
     /// Gives a file a second name.
     fn link(&self, py: Python<'_>, old: PathBuf, new: PathBuf) -> PyResult<()> {
-        self.on(py, &old, |files, old| files.link(old, files, bytes(&new)))
+        self.between(py, &old, &new, |files, old, new| Ok(files.link(old, files, new)?))
     }
 
     /// Sets the permission bits.
@@ -318,10 +358,11 @@ impl Files {
         start: Option<i64>,
         end: Option<i64>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let found = self.on(py, &path, |files, path| {
-            let file = files.open(path, &OpenOptions::READ)?;
+        let found = self.slot.run(py, |files| {
+            let file = files.open(bytes(&path), &OpenOptions::READ)?;
             part(&file, start, end)
-        })?;
+        });
+        let found = found.map_err(|error| named(py, error, &path))?;
         Ok(PyBytes::new(py, &found))
     }
 
@@ -335,12 +376,13 @@ impl Files {
         let all = self.slot.run(py, |files| Ok(parts_of(files, &parts)))?;
         let all = all.into_iter().zip(&parts).map(|(found, (path, ..))| match found {
             Ok(bytes) => PyBytes::new(py, &bytes).into_any(),
-            Err(error) => named(py, error.into(), path).into_value(py).into_bound(py).into_any(),
+            Err(error) => named(py, error, path).into_value(py).into_bound(py).into_any(),
         });
         Ok(all.collect())
     }
 
-    /// Makes a file with these contents, or replaces those of one that is there. A small one that is new is made whole or not at all.
+    /// Makes a file with these contents, or replaces those of one that is there, which is cut first: in a full pool they may be gone. A small one that is
+    /// new is made whole or not at all.
     fn write(&self, py: Python<'_>, path: PathBuf, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let lent = Lent::to_read(data)?;
         let data = lent.bytes();
@@ -366,7 +408,7 @@ impl Files {
     fn open_raw(&self, py: Python<'_>, path: PathBuf, mode: &str) -> PyResult<File> {
         let options = options_of(mode)?;
         let file = self.on(py, &path, |files, path| files.open(path, &options))?;
-        Ok(File { slot: self.slot.hold(file)? })
+        Ok(File { slot: self.slot.hold(file)?.called("the file") })
     }
 
     /// Opens a file as the builtin ``open`` does, with the same arguments: what is returned is one of the classes of ``io``.
@@ -426,7 +468,7 @@ fn options_of(mode: &str) -> Result<OpenOptions> {
 }
 
 /// A part of a file between two offsets of a slice.
-fn part(file: &Client, start: Option<i64>, end: Option<i64>) -> dolmen_dfs::Result<Vec<u8>> {
+fn part(file: &Client, start: Option<i64>, end: Option<i64>) -> Result<Vec<u8>> {
     let start = start.unwrap_or(0);
     // What is known without asking needs no question for the size.
     let (start, end) = match (u64::try_from(start), end.map(u64::try_from)) {
@@ -445,16 +487,26 @@ fn part(file: &Client, start: Option<i64>, end: Option<i64>) -> dolmen_dfs::Resu
         // More memory than the file has bytes is not taken.
         len = len.min(file.size()?.saturating_sub(start));
     }
-    let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+    let mut bytes = room(len)?;
     let found = file.read_at(start, &mut bytes)?;
     bytes.truncate(found);
     Ok(bytes)
 }
 
+/// Zeros. Who asks for more than there is memory for gets an error, and not the end of the process.
+fn room(len: u64) -> Result<Vec<u8>> {
+    let none = Error::Argument(Wrong::Memory);
+    let Ok(len) = usize::try_from(len) else { return Err(none) };
+    if len > COPY_BYTES && Vec::<u8>::new().try_reserve_exact(len).is_err() {
+        return Err(none);
+    }
+    Ok(vec![0; len])
+}
+
 type Part = (PathBuf, Option<i64>, Option<i64>);
 
 /// Parts of files, by several threads if there are several.
-fn parts_of(files: &Dfs, parts: &[Part]) -> Vec<dolmen_dfs::Result<Vec<u8>>> {
+fn parts_of(files: &Dfs, parts: &[Part]) -> Vec<Result<Vec<u8>>> {
     let open = |path: &Path| files.open(bytes(path), &OpenOptions::READ);
     let some = |parts: &[Part]| {
         let mut last: Option<(PathBuf, dolmen_dfs::Result<Client>)> = None;
@@ -464,8 +516,8 @@ fn parts_of(files: &Dfs, parts: &[Part]) -> Vec<dolmen_dfs::Result<Vec<u8>>> {
             }
             match &last {
                 Some((_, Ok(file))) => part(file, *start, *end),
-                Some((_, Err(error))) => Err(error.clone()),
-                None => Err(dolmen_dfs::Error::NotFound),
+                Some((_, Err(error))) => Err(error.clone().into()),
+                None => Err(dolmen_dfs::Error::NotFound.into()),
             }
         };
         parts.iter().map(one).collect::<Vec<_>>()
@@ -477,7 +529,8 @@ fn parts_of(files: &Dfs, parts: &[Part]) -> Vec<dolmen_dfs::Result<Vec<u8>>> {
     dolmen_env::scope(|scope| {
         let readers: Vec<_> = parts.chunks(share).map(|parts| scope.spawn(move || some(parts))).collect();
         let joined = readers.into_iter().zip(parts.chunks(share));
-        let lost = |parts: &[Part]| parts.iter().map(|_| Err(dolmen_dfs::Error::Worker)).collect::<Vec<_>>();
+        let lost =
+            |parts: &[Part]| parts.iter().map(|_| Err(dolmen_dfs::Error::Worker.into())).collect::<Vec<_>>();
         joined.flat_map(|(reader, parts)| reader.join().unwrap_or_else(|_panic| lost(parts))).collect()
     })
 }
@@ -510,10 +563,8 @@ impl File {
     /// Reads at most ``size`` bytes at an offset; fewer only at the end of the file.
     fn read_at<'py>(&self, py: Python<'py>, offset: u64, size: usize) -> PyResult<Bound<'py, PyBytes>> {
         let found = self.slot.run(py, |file| {
-            let mut bytes = vec![0; size];
-            let len = file.read_at(offset, &mut bytes)?;
-            bytes.truncate(len);
-            Ok(bytes)
+            let place = |at: u64| Some(i64::try_from(at).unwrap_or(i64::MAX));
+            part(file, place(offset), place(offset.saturating_add(size as u64)))
         })?;
         Ok(PyBytes::new(py, &found))
     }

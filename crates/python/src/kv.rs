@@ -1,13 +1,15 @@
 //! Key-value stores.
 
-use crate::buffer::{Buffer, Lent, copy_out, key, shown};
-use crate::error::{Error, Result, of_type};
-use crate::oid::Oid;
+use crate::buffer::{Buffer, Lent, copy_out, key, keys, shown, spelt};
+use crate::error::{Error, Named, Result, of_type};
+use crate::oid::{Oid, wrong_kind};
 use crate::slot::Slot;
-use crate::tx::When;
+use crate::tx::{Home, When};
 use dolmen_client::{
-    Anchor, At, Container, IoBuf, Kv as Client, Oid as Id, Page, PutCond, Way, side_by_side,
+    Anchor, At, Container, IoBuf, Kv as Client, ObjectType, Oid as Id, Page, PutCond, Way, side_by_side,
 };
+use dolmen_types::KeyKind;
+use dolmen_types::limits::{KEY_BYTES_MAX, LEXICAL_KEY_BYTES_MAX, SINGLE_BYTES_MAX};
 use pyo3::prelude::{
     Bound, Py, PyAny, PyAnyMethods, PyModule, PyModuleMethods, PyResult, Python, pyclass, pymethods,
 };
@@ -22,23 +24,36 @@ const AKEY: &[u8] = b"0";
 /// ``for key in kv``. Made by ``Container.create_kv`` and ``Container.kv``; that of ``Transaction.kv`` reads and writes in the
 /// transaction.
 ///
-/// A key is bytes, text (as UTF-8), or for ``keys="integer"`` a number below 2**64; it has 1 to 65535 bytes. A value is anything
-/// contiguous with the buffer protocol, of at least one byte. Each operation is atomic. May be used by any number of threads at once.
+/// A key is bytes, text (as UTF-8), or a number from 0 to 2**64 - 1, which is 8 bytes, little-endian (``keys="integer"`` has such keys
+/// alone); it has 1 to 2048 bytes, for ``keys="lexical"`` 80 at most. A value is text or anything contiguous with the buffer protocol,
+/// of one byte to 32 MiB: arrays and files take more. Each operation is atomic. May be used by any number of threads at once.
 #[pyclass(frozen, mapping, module = "dolmen", name = "Kv")]
 pub(crate) struct Kv {
     slot: Slot<Client>,
     when: When,
     oid: Id,
+    home: Home,
 }
 
 impl Kv {
     pub(crate) fn open(py: Python<'_>, cont: &Slot<Container>, oid: Id, when: When) -> Result<Self> {
+        if !oid.object_type().is_some_and(ObjectType::is_kv) {
+            return Err(wrong_kind(oid));
+        }
         let kv = cont.run(py, |cont| Ok(Client::open(cont, oid)?))?;
-        Ok(Self { slot: cont.hold(kv)?, when, oid })
+        Ok(Self { slot: cont.hold(kv)?, when, oid, home: Home::of(py, cont)? })
     }
 
     pub(crate) fn id(&self) -> Id {
         self.oid
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    pub(crate) fn when(&self) -> &When {
+        &self.when
     }
 
     fn run<R: Send>(
@@ -47,6 +62,50 @@ impl Kv {
         body: impl FnOnce(&Client, At<'_>) -> Result<R> + Send,
     ) -> Result<R> {
         self.slot.run(py, |kv| self.when.at(|at| body(kv, at)))
+    }
+
+    /// The same, of what changes something.
+    fn change<R: Send>(
+        &self,
+        py: Python<'_>,
+        body: impl FnOnce(&Client, At<'_>) -> Result<R> + Send,
+    ) -> Result<R> {
+        self.slot.run(py, |kv| self.when.change(self.slot.session(), |at| body(kv, at)))
+    }
+
+    /// A key as errors show it.
+    fn spelt(&self, key: &[u8]) -> String {
+        match <[u8; 8]>::try_from(key) {
+            Ok(bytes) if self.oid.object_type() == Some(ObjectType::KvUint64) => {
+                u64::from_le_bytes(bytes).to_string()
+            }
+            _ => spelt(key),
+        }
+    }
+
+    /// Refuses what can be no key of this store.
+    fn check_key(&self, key: &[u8]) -> Result<()> {
+        let Some(kind) = self.oid.object_type() else { return Ok(()) };
+        dolmen_codec::order::check_key(kind.dkey_kind(), key).map_err(|error| {
+            let (spelt, len) = (spelt(key), key.len());
+            Error::from(error).about(match kind.dkey_kind() {
+                KeyKind::Hashed => format!("the key {spelt} has {len} bytes, and {KEY_BYTES_MAX} at most"),
+                KeyKind::Lexical => {
+                    format!("the key {spelt} has {len} bytes, and {LEXICAL_KEY_BYTES_MAX} at most where keys are lexical")
+                }
+                KeyKind::Uint64 => format!("the key {spelt} is no number, and the store has such keys alone"),
+            })
+        })
+    }
+
+    fn none(&self, key: &[u8]) -> String {
+        format!("there is no key {}", self.spelt(key))
+    }
+
+    /// The value of a key that has to be there, and its length.
+    fn there(&self, py: Python<'_>, key: &[u8]) -> Result<(IoBuf, usize)> {
+        let none = || Error::Store(dolmen_types::Error::NotFound).about(self.none(key));
+        self.value(py, key)?.ok_or_else(none)
     }
 
     /// The value of a key, and its length.
@@ -85,13 +144,13 @@ impl Kv {
         py: Python<'py>,
         #[pyo3(from_py_with = self::key)] key: Vec<u8>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let (bytes, len) = self.value(py, &key)?.ok_or(Error::Store(dolmen_types::Error::NotFound))?;
+        let (bytes, len) = self.there(py, &key)?;
         Ok(PyBytes::new(py, &bytes[..len]))
     }
 
     /// The value of a key as a Buffer, which is not copied on its way to Python; raises NotFound if there is none.
     fn view(&self, py: Python<'_>, #[pyo3(from_py_with = self::key)] key: Vec<u8>) -> PyResult<Py<Buffer>> {
-        let (bytes, len) = self.value(py, &key)?.ok_or(Error::Store(dolmen_types::Error::NotFound))?;
+        let (bytes, len) = self.there(py, &key)?;
         shown(py, bytes, len)
     }
 
@@ -105,11 +164,8 @@ impl Kv {
     ) -> PyResult<usize> {
         let mut lent = Lent::to_fill(buffer)?;
         let place = lent.bytes_mut();
-        Ok(self.run(py, |kv, at| {
-            let mut bytes = IoBuf::default();
-            let len = kv.get_existing(at, &key, &mut bytes)?;
-            copy_out(&bytes[..len], place)
-        })?)
+        let (bytes, len) = self.there(py, &key)?;
+        Ok(copy_out(&bytes[..len], place)?)
     }
 
     /// The values of several keys, as bytes, in their order; None for a key without one. From a daemon they are asked for
@@ -117,9 +173,8 @@ impl Kv {
     fn get_many<'py>(
         &self,
         py: Python<'py>,
-        keys: Vec<Bound<'py, PyAny>>,
+        #[pyo3(from_py_with = self::keys)] keys: Vec<Vec<u8>>,
     ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
-        let keys = keys.iter().map(key).collect::<PyResult<Vec<_>>>()?;
         let is_here = self.slot.session().is_here();
         let found = self.run(py, |kv, at| {
             let object = kv.object();
@@ -154,14 +209,23 @@ impl Kv {
         value: &Bound<'_, PyAny>,
         exists: Option<bool>,
     ) -> PyResult<()> {
-        let lent = Value::of(value)?;
+        self.check_key(&key)?;
+        let lent = Value::of(value, || self.spelt(&key))?;
         let cond = match exists {
             None => PutCond::None,
             Some(true) => PutCond::Update,
             Some(false) => PutCond::Insert,
         };
         let bytes = lent.bytes();
-        self.run(py, |kv, at| Ok(kv.put(at, &key, bytes, cond)?))?;
+        let put = self.change(py, |kv, at| Ok(kv.put(at, &key, bytes, cond)?));
+        put.map_err(|error| {
+            error
+                .missing(|| format!("{}, as exists=True demands", self.none(&key)))
+                .taken(|| {
+                    format!("there is a value of key {} already, as exists=False forbids", self.spelt(&key))
+                })
+                .too_long(key.len(), bytes.len(), || self.spelt(&key))
+        })?;
         Ok(())
     }
 
@@ -174,29 +238,36 @@ impl Kv {
         self.put(py, key, value, None)
     }
 
-    /// Stores several values, one after the other; in a transaction all of them or none.
+    /// Stores several values, one after the other, if none of the keys and values is refused; those of a transaction are seen together.
     fn put_many(&self, py: Python<'_>, values: &Bound<'_, PyDict>) -> PyResult<()> {
         let lent = values
             .iter()
-            .map(|(of, value)| Ok((key(&of)?, Value::of(&value)?)))
+            .map(|(of, value)| {
+                let key = key(&of)?;
+                self.check_key(&key)?;
+                let value = Value::of(&value, || self.spelt(&key))?;
+                Ok((key, value))
+            })
             .collect::<PyResult<Vec<_>>>()?;
         let all: Vec<(&[u8], &[u8])> = lent.iter().map(|(key, value)| (&key[..], value.bytes())).collect();
-        Ok(self.run(py, |kv, at| {
+        Ok(self.change(py, |kv, at| {
             for (key, value) in all {
-                kv.put(at, key, value, PutCond::None)?;
+                let put = kv.put(at, key, value, PutCond::None).map_err(Error::from);
+                put.map_err(|error| error.too_long(key.len(), value.len(), || self.spelt(key)))?;
             }
             Ok(())
         })?)
     }
 
     fn __delitem__(&self, py: Python<'_>, #[pyo3(from_py_with = self::key)] key: Vec<u8>) -> PyResult<()> {
-        self.run(py, |kv, at| Ok(kv.remove(at, &key, true)?))?;
+        let removed = self.change(py, |kv, at| Ok(kv.remove(at, &key, true)?));
+        removed.map_err(|error| error.missing(|| self.none(&key)))?;
         Ok(())
     }
 
     /// Removes a key, there or not.
     fn discard(&self, py: Python<'_>, #[pyo3(from_py_with = self::key)] key: Vec<u8>) -> PyResult<()> {
-        self.run(py, |kv, at| Ok(kv.remove(at, &key, false)?))?;
+        self.change(py, |kv, at| Ok(kv.remove(at, &key, false)?))?;
         Ok(())
     }
 
@@ -222,7 +293,7 @@ impl Kv {
 
     /// Removes all keys.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        self.run(py, |kv, at| Ok(kv.destroy(at)?))?;
+        self.change(py, |kv, at| Ok(kv.destroy(at)?))?;
         Ok(())
     }
 
@@ -238,9 +309,24 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+    /// A value of a key, which has a byte at least.
+    pub(crate) fn of(object: &Bound<'_, PyAny>, key: impl FnOnce() -> String) -> PyResult<Self> {
+        let value = Self::or_empty(object)?;
+        let told = match value.bytes().len() {
+            0 => format!("the value of key {} is empty, and has to have a byte at least", key()),
+            1..=SINGLE_BYTES_MAX => return Ok(value),
+            len => format!(
+                "the value of key {} has {len} bytes, and {SINGLE_BYTES_MAX} at most: an array or a file takes more",
+                key()
+            ),
+        };
+        Err(Error::Told(Named(told)).into())
+    }
+
+    /// The same of what may be empty.
+    pub(crate) fn or_empty(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if object.is_instance_of::<pyo3::types::PyString>() {
-            return Ok(Self::Text(key(object)?));
+            return Ok(Self::Text(object.extract::<String>()?.into_bytes()));
         }
         if object.is_instance_of::<pyo3::types::PyInt>() {
             return Err(of_type("a value is bytes, text or something else with the buffer protocol"));
@@ -253,6 +339,24 @@ impl Value {
             Self::Text(bytes) => bytes,
             Self::Lent(lent) => lent.bytes(),
         }
+    }
+}
+
+impl Error {
+    /// The same, in words that name the key, where a key or its value does not fit.
+    pub(crate) fn too_long(self, key_len: usize, len: usize, key: impl FnOnce() -> String) -> Self {
+        let words = match &self {
+            Self::Store(dolmen_types::Error::KeyTooBig { .. }) => format!(
+                "the key {} has {key_len} bytes, and {KEY_BYTES_MAX} at most, {LEXICAL_KEY_BYTES_MAX} where keys are lexical",
+                key()
+            ),
+            Self::Store(dolmen_types::Error::RecTooBig { .. }) => format!(
+                "the value of key {} has {len} bytes, and targets of this pool are too small for one of that: an array or a file takes it in parts",
+                key()
+            ),
+            _ => return self,
+        };
+        self.about(words)
     }
 }
 

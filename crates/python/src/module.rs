@@ -1,7 +1,7 @@
 //! The module as Python imports it.
 
 use crate::{array, buffer, container, files, kv, ntuple, object, oid, pool, tx};
-use pyo3::prelude::{Bound, PyModule, PyResult, pymodule};
+use pyo3::prelude::{Bound, PyModule, PyModuleMethods, PyResult, pymodule};
 
 /// The extension module of the package `dolmen`; import `dolmen` instead.
 #[pymodule]
@@ -20,5 +20,5 @@ fn _dolmen(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ] {
         register(module)?;
     }
-    Ok(())
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

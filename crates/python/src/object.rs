@@ -1,11 +1,11 @@
 //! Objects with two levels of keys.
 
-use crate::buffer::{Buffer, Lent, key, shown};
+use crate::buffer::{Buffer, Lent, key, keys, shown, spelt};
 use crate::error::{Error, Result, Wrong};
 use crate::kv::Value;
 use crate::oid::Oid;
 use crate::slot::Slot;
-use crate::tx::When;
+use crate::tx::{Home, When};
 use dolmen_client::{
     Anchor, At, Cond, Container, IoBuf, Key, NewValue, Object as Client, Oid as Id, Page, Payload, Recx,
     UpdateIod,
@@ -28,16 +28,25 @@ pub(crate) struct Object {
     slot: Slot<Client>,
     when: When,
     oid: Id,
+    home: Home,
 }
 
 impl Object {
     pub(crate) fn open(py: Python<'_>, cont: &Slot<Container>, oid: Id, when: When) -> Result<Self> {
         let object = cont.run(py, |cont| Ok(cont.object(oid)?))?;
-        Ok(Self { slot: cont.hold(object)?, when, oid })
+        Ok(Self { slot: cont.hold(object)?, when, oid, home: Home::of(py, cont)? })
     }
 
     pub(crate) fn id(&self) -> Id {
         self.oid
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    pub(crate) fn when(&self) -> &When {
+        &self.when
     }
 
     fn run<R: Send>(
@@ -46,6 +55,15 @@ impl Object {
         body: impl FnOnce(&Client, At<'_>) -> Result<R> + Send,
     ) -> Result<R> {
         self.slot.run(py, |object| self.when.at(|at| body(object, at)))
+    }
+
+    /// The same, of what changes something.
+    fn change<R: Send>(
+        &self,
+        py: Python<'_>,
+        body: impl FnOnce(&Client, At<'_>) -> Result<R> + Send,
+    ) -> Result<R> {
+        self.slot.run(py, |object| self.when.change(self.slot.session(), |at| body(object, at)))
     }
 
     fn listed(&self, py: Python<'_>, what: What) -> Result<Names> {
@@ -75,7 +93,7 @@ impl Object {
         value: &Bound<'_, PyAny>,
         exists: Option<bool>,
     ) -> PyResult<()> {
-        let lent = Value::of(value)?;
+        let lent = Value::of(value, || keyed(&dkey, &akey))?;
         let cond = match exists {
             None => Cond::NONE,
             Some(true) => Cond::AKEY_UPDATE,
@@ -83,7 +101,18 @@ impl Object {
         };
         let value = NewValue::Single(Payload::Ref(lent.bytes()));
         let iod = UpdateIod { akey: Key::from_slice(&akey), cond: Cond::NONE, value };
-        self.run(py, |object, at| Ok(object.update(at, &dkey, cond, &[iod])?))?;
+        let put = self.change(py, |object, at| Ok(object.update(at, &dkey, cond, &[iod])?));
+        put.map_err(|error| {
+            error
+                .missing(|| format!("{}, as exists=True demands", none(&dkey, &akey)))
+                .taken(|| {
+                    format!(
+                        "there is a value of keys {} already, as exists=False forbids",
+                        keyed(&dkey, &akey)
+                    )
+                })
+                .too_long(dkey.len().max(akey.len()), lent.bytes().len(), || keyed(&dkey, &akey))
+        })?;
         Ok(())
     }
 
@@ -96,7 +125,11 @@ impl Object {
     ) -> PyResult<()> {
         let lent = values
             .iter()
-            .map(|(akey, value)| Ok((key(&akey)?, Value::of(&value)?)))
+            .map(|(akey, value)| {
+                let akey = key(&akey)?;
+                let value = Value::of(&value, || keyed(&dkey, &akey))?;
+                Ok((akey, value))
+            })
             .collect::<PyResult<Vec<_>>>()?;
         let iods: Vec<UpdateIod<'_>> = lent
             .iter()
@@ -106,7 +139,7 @@ impl Object {
                 value: NewValue::Single(Payload::Ref(value.bytes())),
             })
             .collect();
-        self.run(py, |object, at| Ok(object.update(at, &dkey, Cond::NONE, &iods)?))?;
+        self.change(py, |object, at| Ok(object.update(at, &dkey, Cond::NONE, &iods)?))?;
         Ok(())
     }
 
@@ -133,7 +166,9 @@ impl Object {
     ) -> PyResult<Py<Buffer>> {
         let (bytes, len) = self.run(py, |object, at| {
             let mut bytes = IoBuf::default();
-            let len = object.get(at, &dkey, &akey, &mut bytes)?.ok_or(dolmen_types::Error::NotFound)?;
+            let len = object.get(at, &dkey, &akey, &mut bytes)?;
+            let len =
+                len.ok_or_else(|| Error::Store(dolmen_types::Error::NotFound).about(none(&dkey, &akey)))?;
             Ok((bytes, len))
         })?;
         shown(py, bytes, len)
@@ -169,7 +204,7 @@ impl Object {
             return Err(Error::Argument(Wrong::Records).into());
         }
         let recx = Recx { index: start, count: bytes.len() as u64 / record_bytes };
-        self.run(py, |object, at| Ok(object.write(at, &dkey, &akey, record_bytes, recx, bytes)?))?;
+        self.change(py, |object, at| Ok(object.write(at, &dkey, &akey, record_bytes, recx, bytes)?))?;
         Ok(())
     }
 
@@ -218,23 +253,22 @@ impl Object {
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = key)] dkey: Vec<u8>,
-        akeys: Vec<Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = keys)] akeys: Vec<Vec<u8>>,
     ) -> PyResult<()> {
-        let akeys = akeys.iter().map(key).collect::<PyResult<Vec<_>>>()?;
         let akeys: Vec<&[u8]> = akeys.iter().map(Vec::as_slice).collect();
-        self.run(py, |object, at| Ok(object.punch_akeys(at, &dkey, &akeys, Cond::NONE)?))?;
+        self.change(py, |object, at| Ok(object.punch_akeys(at, &dkey, &akeys, Cond::NONE)?))?;
         Ok(())
     }
 
     /// Removes a dkey with everything below it.
     fn remove_dkey(&self, py: Python<'_>, #[pyo3(from_py_with = key)] dkey: Vec<u8>) -> PyResult<()> {
-        self.run(py, |object, at| Ok(object.punch_dkey(at, &dkey, Cond::NONE)?))?;
+        self.change(py, |object, at| Ok(object.punch_dkey(at, &dkey, Cond::NONE)?))?;
         Ok(())
     }
 
     /// Removes everything of the object.
     fn destroy(&self, py: Python<'_>) -> PyResult<()> {
-        self.run(py, |object, at| Ok(object.punch(at, Cond::NONE)?))?;
+        self.change(py, |object, at| Ok(object.punch(at, Cond::NONE)?))?;
         Ok(())
     }
 
@@ -251,6 +285,14 @@ impl Object {
     fn __repr__(&self) -> String {
         format!("<dolmen.Object {}>", self.oid)
     }
+}
+
+fn keyed(dkey: &[u8], akey: &[u8]) -> String {
+    format!("{}, {}", spelt(dkey), spelt(akey))
+}
+
+fn none(dkey: &[u8], akey: &[u8]) -> String {
+    format!("there is no value of keys {}", keyed(dkey, akey))
 }
 
 /// What is listed.

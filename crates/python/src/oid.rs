@@ -64,6 +64,21 @@ impl Oid {
     }
 }
 
+/// What is told of an id that is of another kind than what is opened.
+pub(crate) fn wrong_kind(oid: Id) -> Error {
+    let words = match Oid(oid).kind() {
+        "kv" => format!("{oid} is the id of a key-value store: `kv` opens it"),
+        "array" => format!("{oid} is the id of an array: `array` opens it"),
+        _ if oid.object_type().is_some() => {
+            format!("{oid} is the id of an object with two levels of keys: `object` opens it")
+        }
+        _ => format!(
+            "{oid} is the id of nothing: ids are made by `create_kv`, `create_array` and `create_object`"
+        ),
+    };
+    Error::from(dolmen_types::Invalid::ObjectId).about(words)
+}
+
 /// The class with this name; without one, what the container gives.
 pub(crate) fn class_of(name: Option<&str>) -> Result<ObjectClass> {
     match name {

@@ -2,7 +2,7 @@
 
 use crate::address::{self, How, Place};
 use crate::container::{self, Container};
-use crate::error::{Error, Result, Wrong};
+use crate::error::{Error, Named, Result, Still, Wrong};
 use crate::slot::PoolSlot;
 use core::time::Duration;
 use dolmen_client::{ContName, Label, OpenFor, Uuid};
@@ -14,6 +14,9 @@ use pyo3::prelude::{
 };
 use pyo3::types::PyDict;
 use std::path::PathBuf;
+
+/// Targets of a pool at most.
+const TARGETS_MAX: i64 = 1024;
 
 /// An open pool. Made by ``dolmen.open``; closed by ``close``, at the end of a ``with`` block, or with the last handle on anything
 /// of it. May be used by any number of threads at once.
@@ -59,25 +62,54 @@ fn open(
 ) -> PyResult<Pool> {
     let how = How {
         read_only,
-        patience: seconds(patience)?,
-        timeout: seconds(timeout)?,
+        patience: seconds("patience", patience)?,
+        timeout: seconds("timeout", timeout)?,
         certs,
         memory_bytes: memory,
         upkeep,
     };
     let slot = py.detach(|| {
-        let (pool, session) = address::open(address, &how)?;
+        let (pool, session) = address::open(address, &how).map_err(by_name)?;
         session.hold(pool)
     })?;
     Ok(Pool { slot })
 }
 
-fn seconds(given: Option<f64>) -> Result<Option<Duration>> {
+fn seconds(name: &str, given: Option<f64>) -> Result<Option<Duration>> {
+    let told = |seconds: f64| {
+        Error::Told(Named(format!("{name} is a number of seconds from 0 on, and not {seconds}")))
+    };
     given
-        .map(|seconds| {
-            Duration::try_from_secs_f64(seconds).map_err(|_out_of_range| Error::Argument(Wrong::Seconds))
-        })
+        .map(|seconds| Duration::try_from_secs_f64(seconds).map_err(|_out_of_range| told(seconds)))
         .transpose()
+}
+
+/// A label, or what is wrong with it.
+fn label_of(text: &str) -> Result<Label> {
+    Label::new(text).map_err(|error| {
+        let why = if Uuid::try_parse(text).is_ok() {
+            "it reads as a UUID, by which something else may be found"
+        } else {
+            "one has 1 to 127 letters, digits and `.`, `_`, `:`, `-`"
+        };
+        Error::from(error).about(format!("{text:?} cannot be a label: {why}"))
+    })
+}
+
+/// An error of an option, by the name that Python has for it.
+fn by_name(error: Error) -> Error {
+    match error {
+        Error::Local(dolmen_local::Error::Option { name, value, low, high }) => {
+            let told = match name {
+                "capacity_bytes" => "size",
+                "memory_budget_bytes" => "memory",
+                other => other,
+            };
+            let words = format!("{told} is {value}, and has to be from {low} to {high}");
+            Error::Local(dolmen_local::Error::Option { name, value, low, high }).about(words)
+        }
+        other => other,
+    }
 }
 
 /// Makes a pool in a directory, which must not exist or be empty, and leaves it closed; returns nothing.
@@ -89,7 +121,7 @@ fn seconds(given: Option<f64>) -> Result<Option<Duration>> {
 /// size
 ///     Bytes that it may take; None for what the file system has. It takes room as it is filled.
 /// targets
-///     How many threads it can keep busy; None for one a processor.
+///     How many threads it can keep busy, from 1 to 1024; None for one a processor.
 /// memory
 ///     Bytes of memory for its metadata when it is open; None for 1 GiB.
 /// volatile
@@ -103,21 +135,24 @@ fn create_pool(
     path: PathBuf,
     label: Option<&str>,
     size: Option<u64>,
-    targets: Option<u16>,
+    targets: Option<i64>,
     memory: Option<u64>,
     volatile: bool,
 ) -> PyResult<()> {
+    if targets.is_some_and(|targets| !(1..=TARGETS_MAX).contains(&targets)) {
+        return Err(Error::Argument(Wrong::Targets).into());
+    }
     let usual = PoolOptions::default();
     let options = PoolOptions {
-        label: label.map(Label::new).transpose().map_err(Error::from)?,
+        label: label.map(label_of).transpose()?,
         capacity_bytes: size.unwrap_or(usual.capacity_bytes),
-        targets: targets.unwrap_or(usual.targets),
+        targets: targets.and_then(|targets| u16::try_from(targets).ok()).unwrap_or(usual.targets),
         memory_budget_bytes: memory.unwrap_or(usual.memory_budget_bytes),
         volatile,
         ..usual
     };
     let dir = without_scheme(path);
-    Ok(py.detach(|| dolmen_local::create(&dir, &options)).map_err(Error::from)?)
+    Ok(py.detach(|| dolmen_local::create(&dir, &options)).map_err(|error| by_name(error.into()))?)
 }
 
 /// Removes the pool in a directory with everything in it, which must not be open anywhere.
@@ -160,7 +195,28 @@ fn without_scheme(path: PathBuf) -> PathBuf {
 pub(crate) fn cont_name(name: &str) -> Result<ContName> {
     match Uuid::try_parse(name) {
         Ok(uuid) => Ok(ContName::Uuid(uuid)),
-        Err(_label) => Ok(ContName::Label(Label::new(name)?)),
+        Err(_label) => Ok(ContName::Label(label_of(name)?)),
+    }
+}
+
+impl Pool {
+    /// Does something that changes the pool, if that was not opened to read.
+    fn change<R: Send>(
+        &self,
+        py: Python<'_>,
+        body: impl FnOnce(&dolmen_client::Pool) -> Result<R> + Send,
+    ) -> Result<R> {
+        match self.slot.session().read_only {
+            true => self.slot.run(py, |_| Err(Error::Still(Still::Pool))),
+            false => self.slot.run(py, body),
+        }
+    }
+
+    fn no_container(&self, name: &str) -> String {
+        let address = &self.slot.session().address;
+        format!(
+            "there is no container {name:?} in the pool {address}: `containers` tells which there are, `create_container` makes one"
+        )
     }
 }
 
@@ -237,22 +293,26 @@ impl Pool {
         files: bool,
         durability: &str,
     ) -> PyResult<Container> {
-        let label = label.map(Label::new).transpose().map_err(Error::from)?;
+        let name = label.unwrap_or("without a label");
+        let label = label.map(label_of).transpose()?;
         let props = container::props(files, durability)?;
-        let made = self.slot.run(py, |pool| {
+        let made = self.change(py, |pool| {
             let handle = pool.create_container(label, props)?;
             let cont = pool.open_container(&ContName::Uuid(handle.uuid))?;
             if files {
                 container::format(&cont)?;
             }
             Ok(cont)
+        });
+        let made = made.map_err(|error| {
+            error.taken(|| format!("there is a container {name:?} already: `container` opens it"))
         })?;
         Ok(Container::new(self.slot.session(), made)?)
     }
 
     /// Opens the container of a label or UUID; raises NotFound if there is none.
     fn container(&self, py: Python<'_>, name: &str) -> PyResult<Container> {
-        let name = cont_name(name)?;
+        let (called, name) = (name, cont_name(name)?);
         let wanted = if self.slot.session().read_only { OpenFor::Any } else { OpenFor::Change };
         let opened = self.slot.run(py, |pool| {
             match pool.open_container_for(&name, wanted) {
@@ -260,20 +320,27 @@ impl Pool {
                 Err(dolmen_types::Error::NoPermission) => Ok(pool.open_container(&name)?),
                 other => Ok(other?),
             }
-        })?;
+        });
+        let opened = opened.map_err(|error| error.missing(|| self.no_container(called)))?;
         Ok(Container::new(self.slot.session(), opened)?)
     }
 
     /// Removes a container with everything in it. Raises NotFound; Busy if it is open somewhere, unless ``force`` is set.
     #[pyo3(signature = (name, *, force=false))]
     fn destroy_container(&self, py: Python<'_>, name: &str, force: bool) -> PyResult<()> {
-        let name = cont_name(name)?;
-        Ok(self.slot.run(py, |pool| Ok(pool.destroy_container(&name, force)?))?)
+        let (called, name) = (name, cont_name(name)?);
+        let done = self.change(py, |pool| Ok(pool.destroy_container(&name, force)?));
+        Ok(done.map_err(|error| match error {
+            Error::Store(dolmen_types::Error::Busy) if !force => error.about(format!(
+                "the container {called:?} is open, here or elsewhere: close it first, or give force=True"
+            )),
+            other => other.missing(|| self.no_container(called)),
+        })?)
     }
 
     /// Makes everything acknowledged durable, also what containers with ``durability="process"`` hold, and short logs of it.
     fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
-        Ok(self.slot.run(py, |pool| Ok(pool.checkpoint()?))?)
+        Ok(self.change(py, |pool| Ok(pool.checkpoint()?))?)
     }
 
     /// Reads and verifies every stored byte. The damage found, as text, empty if all is well.

@@ -1,25 +1,99 @@
 //! Transactions, and when operations of other modules happen.
 
 use crate::array::Array;
-use crate::error::{Error, Result, Wrong};
+use crate::error::{Error, Named, Result, Still, Wrong};
 use crate::kv::Kv;
 use crate::object::Object;
 use crate::oid::Oid;
-use crate::slot::Slot;
-use core::sync::atomic::{AtomicBool, Ordering};
-use dolmen_client::{At, Container, Epoch, Tx};
+use crate::slot::{Session, Slot};
+use core::fmt;
+use core::sync::atomic::{AtomicU8, Ordering};
+use dolmen_client::{At, Container, Epoch, Tx, Uuid};
 use pyo3::prelude::{
     Bound, PyAny, PyAnyMethods, PyErr, PyModule, PyModuleMethods, PyResult, Python, pyclass, pymethods,
 };
 use pyo3::types::PyType;
+use std::sync::Arc;
+
+/// The container that a handle is of, wherever it was opened.
+#[derive(Clone)]
+pub(crate) struct Home {
+    uuid: Uuid,
+    name: Arc<str>,
+}
+
+impl Home {
+    pub(crate) fn of(py: Python<'_>, cont: &Slot<Container>) -> Result<Self> {
+        Ok(Self { uuid: cont.run(py, |cont| Ok(cont.uuid()))?, name: cont.name().into() })
+    }
+}
+
+/// What became of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Became {
+    Open,
+    Committed,
+    Aborted,
+}
+
+impl fmt::Display for Became {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "the transaction is open",
+            Self::Committed => "the transaction is committed: begin another one",
+            Self::Aborted => "the transaction was aborted: begin another one",
+        })
+    }
+}
+
+impl Became {
+    fn of(number: u8) -> Self {
+        match number {
+            0 => Self::Open,
+            1 => Self::Committed,
+            _ => Self::Aborted,
+        }
+    }
+}
+
+/// A transaction that handles work in.
+#[derive(Clone)]
+pub(crate) struct Within {
+    slot: Slot<Tx>,
+    became: Arc<AtomicU8>,
+}
+
+impl Within {
+    fn became(&self) -> Became {
+        Became::of(self.became.load(Ordering::Acquire))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.became() != Became::Open
+    }
+
+    /// Refuses what comes after its end.
+    fn check(&self) -> Result<()> {
+        match self.became() {
+            Became::Open => Ok(()),
+            ended => Err(Error::Over(ended)),
+        }
+    }
+
+    fn end(&self, ended: Became) {
+        self.became.store(ended as u8, Ordering::Release);
+    }
+}
 
 /// When the operations of a handle happen.
 #[derive(Clone)]
 pub(crate) enum When {
-    /// At once: what is read is the newest, or what the view of the container shows.
+    /// At once: what is read is the newest.
     Now,
+    /// At the epoch of a view.
+    View(u64),
     /// In a transaction.
-    Tx(Slot<Tx>),
+    Tx(Within),
 }
 
 impl When {
@@ -28,8 +102,23 @@ impl When {
     /// REQUIRES: the interpreter's lock is given up.
     pub(crate) fn at<R>(&self, body: impl FnOnce(At<'_>) -> Result<R>) -> Result<R> {
         match self {
-            Self::Now => body(At::Latest),
-            Self::Tx(slot) => slot.with(|tx| body(At::Tx(tx))),
+            // The client of a view shows its epoch.
+            Self::Now | Self::View(_) => body(At::Latest),
+            Self::Tx(within) => within.slot.with(|tx| {
+                within.check()?;
+                body(At::Tx(tx))
+            }),
+        }
+    }
+
+    /// Changes something then; raises `ReadOnly` where nothing is changed.
+    ///
+    /// REQUIRES: the interpreter's lock is given up.
+    pub(crate) fn change<R>(&self, session: &Session, body: impl FnOnce(At<'_>) -> Result<R>) -> Result<R> {
+        match self {
+            Self::View(epoch) => Err(Error::Still(Still::View(*epoch))),
+            _ if session.read_only => Err(Error::Still(Still::Pool)),
+            _ => self.at(body),
         }
     }
 }
@@ -41,31 +130,51 @@ impl When {
 /// The handles that ``kv``, ``array`` and ``object`` give read and write in it. It may be used by several threads at once.
 #[pyclass(frozen, module = "dolmen", name = "Transaction")]
 pub(crate) struct Transaction {
-    slot: Slot<Tx>,
+    within: Within,
     cont: Slot<Container>,
-    has_ended: AtomicBool,
+    home: Home,
 }
 
 impl Transaction {
     pub(crate) fn begin(py: Python<'_>, cont: &Slot<Container>) -> Result<Self> {
         let tx = cont.run(py, |cont| Ok(cont.begin()?))?;
-        let slot = cont.hold(tx)?;
-        Ok(Self { slot, cont: cont.clone(), has_ended: AtomicBool::new(false) })
+        let within = Within { slot: cont.hold(tx)?, became: Arc::default() };
+        Ok(Self { within, cont: cont.clone(), home: Home::of(py, cont)? })
     }
 
-    fn when(&self) -> When {
-        When::Tx(self.slot.clone())
+    fn when(&self) -> Result<When> {
+        self.within.check()?;
+        Ok(When::Tx(self.within.clone()))
+    }
+
+    /// Refuses a handle of another container, in which an object of the same id is another one, and one of the past.
+    fn check_home(&self, home: &Home, when: &When) -> Result<()> {
+        if home.uuid != self.home.uuid {
+            let (of, own) = (&home.name, &self.home.name);
+            let told = format!("the handle is of {of}, and the transaction of {own}");
+            return Err(Error::Told(Named(told)));
+        }
+        let When::View(epoch) = when else { return Ok(()) };
+        let told = format!(
+            "the handle is of a view of a past state (epoch {epoch}): give its `oid` for what is there now"
+        );
+        Err(Error::Told(Named(told)))
     }
 
     fn end(&self, py: Python<'_>) -> Result<Epoch> {
-        let epoch = self.slot.run(py, |tx| Ok(tx.commit()?))?;
-        self.has_ended.store(true, Ordering::Release);
+        let epoch = self.within.slot.run(py, |tx| {
+            self.within.check()?;
+            Ok(tx.commit()?)
+        })?;
+        self.within.end(Became::Committed);
         Ok(epoch)
     }
 
     fn give_up(&self, py: Python<'_>) -> Result<()> {
-        self.has_ended.store(true, Ordering::Release);
-        self.slot.run(py, |tx| {
+        if self.within.became() == Became::Open {
+            self.within.end(Became::Aborted);
+        }
+        self.within.slot.run(py, |tx| {
             tx.abort();
             Ok(())
         })
@@ -77,10 +186,13 @@ impl Transaction {
     /// The key-value store with this id, or the same as this one, in the transaction.
     fn kv(&self, py: Python<'_>, which: &Bound<'_, PyAny>) -> PyResult<Kv> {
         let oid = match which.cast::<Kv>() {
-            Ok(kv) => kv.get().id(),
+            Ok(kv) => {
+                self.check_home(kv.get().home(), kv.get().when())?;
+                kv.get().id()
+            }
             Err(_id) => which.extract::<Oid>()?.0,
         };
-        Ok(Kv::open(py, &self.cont, oid, self.when())?)
+        Ok(Kv::open(py, &self.cont, oid, self.when()?)?)
     }
 
     /// The array with this id, or the same as this one, in the transaction.
@@ -92,28 +204,36 @@ impl Transaction {
         dtype: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Array> {
         match which.cast::<Array>() {
-            Ok(array) => Ok(array.get().within(py, self.when())),
-            Err(_id) => Array::open(py, &self.cont, which.extract::<Oid>()?.0, dtype, self.when()),
+            Ok(array) => {
+                let array = array.get();
+                self.check_home(array.home(), array.when())?;
+                Ok(array.within(py, &self.cont, self.when()?)?)
+            }
+            Err(_id) => Array::open(py, &self.cont, which.extract::<Oid>()?.0, dtype, self.when()?),
         }
     }
 
     /// The object with this id, or the same as this one, in the transaction.
     fn object(&self, py: Python<'_>, which: &Bound<'_, PyAny>) -> PyResult<Object> {
         let oid = match which.cast::<Object>() {
-            Ok(object) => object.get().id(),
+            Ok(object) => {
+                self.check_home(object.get().home(), object.get().when())?;
+                object.get().id()
+            }
             Err(_id) => which.extract::<Oid>()?.0,
         };
-        Ok(Object::open(py, &self.cont, oid, self.when())?)
+        Ok(Object::open(py, &self.cont, oid, self.when()?)?)
     }
 
     /// The epoch that its reads have and its writes will get.
     #[getter]
     fn epoch(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.slot.run(py, |tx| Ok(tx.epoch().0))?)
+        Ok(self.within.slot.run(py, |tx| Ok(tx.epoch().0))?)
     }
 
-    /// Commits, and returns the epoch of its writes. Raises Conflict if what it read was changed, with nothing written: begin
-    /// anew. InDoubt and Unreachable leave it open whether it is committed: committing once more tells. After any other error
+    /// Commits, and returns the epoch of its writes, which is that of its begin. Raises Conflict, with nothing written, if others have
+    /// since changed what it writes, or have read it in a later transaction: begin anew. What it only read may have been changed: it
+    /// comes before that change. InDoubt and Unreachable leave it open whether it is committed: committing once more tells. After any other error
     /// nothing is written and all is still buffered.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.end(py)?.0)
@@ -124,8 +244,9 @@ impl Transaction {
         Ok(self.give_up(py)?)
     }
 
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        slf.get().within.check()?;
+        Ok(slf)
     }
 
     fn __exit__(
@@ -136,7 +257,7 @@ impl Transaction {
         _trace: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         // Whoever has committed or aborted within the block has had his way.
-        if self.has_ended.load(Ordering::Acquire) {
+        if self.within.has_ended() {
             return Ok(());
         }
         match kind {
@@ -149,11 +270,7 @@ impl Transaction {
     }
 
     fn __repr__(&self) -> &'static str {
-        if self.has_ended.load(Ordering::Acquire) {
-            "<dolmen.Transaction, ended>"
-        } else {
-            "<dolmen.Transaction>"
-        }
+        if self.within.has_ended() { "<dolmen.Transaction, ended>" } else { "<dolmen.Transaction>" }
     }
 }
 
@@ -175,7 +292,7 @@ pub(crate) fn transact<'py>(
         let result = body.call1((&tx,)).and_then(|result| {
             let own = tx.get();
             // Who has ended it in the body has had his way.
-            if !own.has_ended.load(Ordering::Acquire) {
+            if !own.within.has_ended() {
                 own.end(py).map_err(PyErr::from)?;
             }
             Ok(result)

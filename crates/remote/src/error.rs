@@ -37,11 +37,23 @@ pub enum Error {
         /// As it was written.
         address: Box<str>,
     },
-    /// The object would lie within a store of ntuples, which has all objects there.
+    /// The object would lie within a store of ntuples, which has all objects there, or at its address, which would be that of both.
     WithinStore {
         /// The object's.
         address: Box<str>,
         /// That of the store.
+        store: Box<str>,
+    },
+    /// A store of ntuples would be made at the address of an object.
+    AtObject {
+        /// The address.
+        address: Box<str>,
+    },
+    /// A store of ntuples would be made around another.
+    AroundStore {
+        /// Its address.
+        address: Box<str>,
+        /// That of the other.
         store: Box<str>,
     },
     /// There are no keys to sign with.
@@ -90,12 +102,21 @@ impl fmt::Display for Error {
                     Remedy { scheme, address }
                 )
             }
+            Self::WithinStore { address, store } if address == store => {
+                write!(f, "{address} is a store of ntuples, which would not be found there any more; write it to another address")
+            }
             Self::WithinStore { address, store } => {
                 write!(f, "{address} lies within the store of ntuples {store}, which would be damaged; ")?;
                 match store.trim_start_matches("s3://").contains('/') {
                     true => write!(f, "write it to another prefix, outside of {store}/"),
                     false => f.write_str("root, conditions, c/ and m/ are that store's: write it elsewhere in the bucket"),
                 }
+            }
+            Self::AtObject { address } => {
+                write!(f, "there is an object at {address}, which a store of ntuples would not be told from; make the store at another prefix")
+            }
+            Self::AroundStore { address, store } => {
+                write!(f, "the store of ntuples {store} lies below {address}, and would not be found there any more; make the store at a prefix beside it")
             }
             Self::NoKeys => f.write_str(
                 "there are no keys to sign requests with; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
@@ -144,6 +165,8 @@ impl StdError for Error {
             Self::Address { .. }
             | Self::Scheme { .. }
             | Self::WithinStore { .. }
+            | Self::AtObject { .. }
+            | Self::AroundStore { .. }
             | Self::NoKeys
             | Self::Endpoint { .. }
             | Self::NoObject { .. } => None,

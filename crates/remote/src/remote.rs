@@ -4,12 +4,12 @@ use crate::address::Address;
 use crate::answer;
 use crate::connect::{Client, Connector, Lost};
 use crate::error::{
-    Error, Forked, NoTag, Result, failed, failed_in, is_absent, is_behind_the_end, is_no_upload, is_refused,
-    untrue,
+    Error, Forked, NoTag, Result, failed_in, is_absent, is_behind_the_end, is_no_upload, is_refused, untrue,
 };
 use crate::list::{self, Keys, Listing};
 use crate::options::{Options, Settings, Signed};
 use crate::runtime::{runtime, wait};
+use crate::stores;
 use crate::upload;
 use crate::uploads::{self, Raw};
 use core::fmt;
@@ -18,6 +18,7 @@ use dolmen_env::{ForkMark, object_variable};
 use dolmen_rntuple::bucket::{
     Bucket, BucketError, BucketResult, Failure, Got, Object, Put, Read, Replaced, Tag, Upload,
 };
+use dolmen_rntuple::store::BUCKET_ROOT;
 use futures_util::{StreamExt, stream};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
@@ -46,6 +47,7 @@ const BACKOFF: BackoffConfig = BackoffConfig {
 pub struct Remote {
     address: Address,
     written: String,
+    options: Options,
     /// None while it is dropped.
     store: Option<AmazonS3>,
     client: Arc<Client>,
@@ -107,6 +109,7 @@ impl Remote {
         Ok(Self {
             written: address.written(),
             address,
+            options: options.clone(),
             store: Some(builder.build().map_err(|error| start(Box::new(error)))?),
             client,
             raw,
@@ -123,19 +126,52 @@ impl Remote {
         if !self.mark.is_forked() {
             return Ok(self.store.as_ref().expect("it is not being dropped"));
         }
-        Err(BucketError { failure: Failure::Invalid, doing, key: key.into(), source: Box::new(Forked) })
+        Err(BucketError { failure: Failure::Refused, doing, key: key.into(), source: Box::new(Forked) })
     }
 
     /// Where an object is in the bucket.
     pub(crate) fn path(&self, doing: &'static str, key: &str) -> BucketResult<Path> {
         let whole = self.address.key(key);
-        let path = Path::parse(&whole).map_err(|error| failed(doing, key, Said::from(error)))?;
-        if path.as_ref() == whole && !key.is_empty() {
+        // One with a slash before or behind it is not what the library would make of it.
+        if let Some(path) = Path::parse(&whole).ok().filter(|path| path.as_ref() == whole && !key.is_empty())
+        {
             return Ok(path);
         }
-        // One with a slash before or behind it is not what the library would make of it.
         let source = format!("\"{whole}\" is no key of an object").into();
-        Err(BucketError { failure: Failure::Invalid, doing, key: key.into(), source })
+        Err(BucketError { failure: Failure::Refused, doing, key: key.into(), source })
+    }
+
+    /// Refuses a store that would lie within another one or around one, or where there is an object.
+    fn refuse_place(&self) -> BucketResult<()> {
+        let Address { bucket, prefix } = &self.address;
+        if prefix.is_empty() {
+            return Ok(());
+        }
+        let refused = |error: Error| match error {
+            Error::Bucket(error) => error,
+            error => BucketError {
+                failure: Failure::Refused,
+                doing: "put",
+                key: BUCKET_ROOT.into(),
+                source: Box::new(error),
+            },
+        };
+        let whole = Address { bucket: bucket.clone(), prefix: String::new() };
+        let remote = Self::at(whole.clone(), &self.options).map_err(refused)?;
+        let address: Box<str> = self.written.as_str().into();
+        if let Some(prefix) = stores::above(&remote, prefix)? {
+            let store = Address { prefix, ..whole }.written().into();
+            return Err(refused(Error::WithinStore { address, store }));
+        }
+        if stores::is_object(&remote, prefix)? {
+            return Err(refused(Error::AtObject { address }));
+        }
+        let below = match stores::at_or_below(&remote, whole, prefix.clone()) {
+            // Who may not list is not told what there is.
+            Err(Error::Bucket(BucketError { failure: Failure::Denied, .. })) => return Ok(()),
+            below => below.map_err(refused)?.addresses.into_iter().next(),
+        };
+        below.map_or(Ok(()), |store| Err(refused(Error::AroundStore { address, store: store.into() })))
     }
 
     /// What a request failed with.
@@ -317,6 +353,9 @@ impl Bucket for Remote {
     }
 
     fn replace(&self, key: &str, known: Option<&Tag>, bytes: Vec<u8>) -> BucketResult<Replaced> {
+        if key == BUCKET_ROOT && known.is_none() {
+            self.refuse_place()?;
+        }
         let (store, path) = (self.store("put", key)?, self.path("put", key)?);
         let lost = Lost::default();
         let mode = known.map_or(PutMode::Create, |tag| {

@@ -39,13 +39,18 @@ pub fn stores(address: &str, options: &Options) -> Result<Stores> {
     let Address { bucket, prefix } = Address::parse(address)?;
     let whole = Address { bucket, prefix: String::new() };
     let remote = Remote::at(whole.clone(), options)?;
+    at_or_below(&remote, whole, prefix)
+}
+
+/// As [`stores`], by the bucket as a whole, which is at that address.
+pub(crate) fn at_or_below(remote: &Remote, whole: Address, prefix: String) -> Result<Stores> {
     let mut stores = Stores { addresses: Vec::new(), is_all: true };
     let (mut level, mut left) = (vec![prefix], PREFIXES_MAX);
     for _ in 0..=DEPTH_MAX {
         stores.is_all &= level.len() <= left;
         level.truncate(left);
         left -= level.len();
-        let has_root = with_roots(&remote, &level).map_err(Error::Bucket)?;
+        let has_root = with_roots(remote, &level).map_err(Error::Bucket)?;
         let mut others = Vec::new();
         for (prefix, has_root) in level.into_iter().zip(has_root) {
             // Beside a store of the bucket as a whole there may be others.
@@ -56,7 +61,7 @@ pub fn stores(address: &str, options: &Options) -> Result<Stores> {
                 stores.addresses.push(Address { prefix, ..whole.clone() }.written());
             }
         }
-        let (below, is_all) = below(&remote, others).map_err(Error::Bucket)?;
+        let (below, is_all) = below(remote, others).map_err(Error::Bucket)?;
         stores.is_all &= is_all;
         let has_whole = stores.addresses.first().is_some_and(|first| *first == whole.written());
         level =
@@ -72,10 +77,28 @@ fn is_of_whole(key: &str) -> bool {
     BUCKET_KEYS.iter().any(|of| if of.ends_with('/') { key.starts_with(of) } else { key == *of })
 }
 
-/// The prefix of the store, the innermost, that an object of the bucket as a whole lies in; none if there is none, or if nobody may know.
+/// The prefix of the store, the innermost, that is at a key of the bucket as a whole or that it lies in; none if there is none, or if nobody may
+/// know.
+pub(crate) fn at_or_above(remote: &Remote, key: &str) -> BucketResult<Option<String>> {
+    innermost(remote, core::iter::once(key).chain(around(key)))
+}
+
+/// The prefix of the store, the innermost, that a key of the bucket as a whole, or what is below it, lies in; none if there is none, or if nobody
+/// may know.
 pub(crate) fn above(remote: &Remote, key: &str) -> BucketResult<Option<String>> {
-    let ends = key.rmatch_indices('/').map(|(end, _)| end).chain(is_of_whole(key).then_some(0));
-    for prefix in ends.map(|end| key[..end].to_owned()) {
+    innermost(remote, around(key))
+}
+
+/// Prefixes at which a store would have a key, or what is below it, nearer ones first.
+fn around(key: &str) -> impl Iterator<Item = &str> {
+    let is_of_whole = is_of_whole(key) || is_of_whole(&format!("{key}/"));
+    let ends = key.rmatch_indices('/').map(|(end, _)| end).chain(is_of_whole.then_some(0));
+    ends.map(|end| &key[..end])
+}
+
+/// The first of prefixes at which there is a store.
+fn innermost<'a>(remote: &Remote, prefixes: impl Iterator<Item = &'a str>) -> BucketResult<Option<String>> {
+    for prefix in prefixes.map(str::to_owned) {
         match with_roots(remote, core::slice::from_ref(&prefix)) {
             Ok(has_root) if has_root[0] => return Ok(Some(prefix)),
             // Who may write and not read has no store there: that is read before it is changed.
@@ -84,6 +107,16 @@ pub(crate) fn above(remote: &Remote, key: &str) -> BucketResult<Option<String>> 
         }
     }
     Ok(None)
+}
+
+/// Whether there is an object with bytes at a key; not, if nobody may know.
+pub(crate) fn is_object(remote: &Remote, key: &str) -> BucketResult<bool> {
+    let mut first = [0];
+    match remote.read(&mut [Read { key, offset: 0, into: &mut first }]) {
+        Ok(counts) => Ok(counts != [0]),
+        Err(error) if error.failure == Failure::Denied => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// At which prefixes there is the root of a store.

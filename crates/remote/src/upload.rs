@@ -190,8 +190,8 @@ pub struct RemoteOutput {
 }
 
 impl RemoteOutput {
-    /// Begins the object at `s3://bucket/path/file`. Whether it lies within a store of ntuples is asked at once, where whoever asks may read;
-    /// nothing else is before there is a part of it.
+    /// Begins the object at `s3://bucket/path/file`. Whether it lies within a store of ntuples, or at the address of one, is asked at once,
+    /// where whoever asks may read; nothing else is before there is a part of it.
     ///
     /// # Errors
     /// [`Error`](crate::Error); [`Error::WithinStore`](crate::Error::WithinStore) if it does.
@@ -201,7 +201,7 @@ impl RemoteOutput {
         let key = if prefix.is_empty() { key } else { format!("{prefix}/{key}") };
         let remote = Arc::new(Remote::at(whole.clone(), options)?);
         let output = Self::create(&remote, &key).map_err(crate::Error::Bucket)?;
-        match stores::above(&remote, &key).map_err(crate::Error::Bucket)? {
+        match stores::at_or_above(&remote, &key).map_err(crate::Error::Bucket)? {
             None => Ok(output),
             Some(prefix) => {
                 let store = Address { prefix, ..whole }.written().into();

@@ -96,6 +96,8 @@ pub enum Failure {
     NoBucket,
     /// What is asked for is nothing that it can do, or what was said of it is wrong.
     Invalid,
+    /// It was not asked: this end refuses.
+    Refused,
     /// It said that it failed.
     Other,
     /// Nobody waited for the answer any more.
@@ -126,6 +128,7 @@ impl fmt::Display for BucketError {
                 ("does not allow it", "are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY those of the bucket?")
             }
             Failure::NoBucket => ("has no such bucket", "make it first"),
+            Failure::Refused => return write!(f, "nothing is done in the object store ({doing} \"{key}\")"),
             Failure::Invalid => ("cannot do it", "are address and region right?"),
             Failure::Other => ("failed", "its own log says more"),
             Failure::Stopped => ("was not waited for", "what was asked for may have been done"),

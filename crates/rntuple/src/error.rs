@@ -180,6 +180,8 @@ pub enum Fit {
     Order,
     /// There is no such field.
     Unknown,
+    /// The field shows another one, whose values are stored.
+    Shown,
     /// There is a field of that name already.
     Twice,
     /// Its type has no such number.
@@ -204,8 +206,12 @@ pub enum Fit {
 pub enum BadName {
     /// It is empty.
     Empty,
+    /// It is longer than so many bytes.
+    Longer(usize),
     /// It has a character that ROOT refuses in names.
     Has(char),
+    /// It has a character that is not seen.
+    Unseen(char),
 }
 
 /// What has a name.
@@ -215,6 +221,8 @@ pub enum Named {
     Ntuple,
     /// A field, whose name has those above it before dots.
     Field,
+    /// A tag.
+    Tag,
 }
 
 /// What an ntuple was asked for by.
@@ -226,6 +234,8 @@ pub enum AskedBy {
     Tag,
     /// A time in seconds since 1970.
     Time,
+    /// Such a time, whose version was there and was freed.
+    FreedTime,
 }
 
 /// How fields are different from those of an ntuple: names and types.
@@ -241,12 +251,27 @@ pub struct OtherFields {
     pub others: Vec<(Box<str>, Box<str>, Box<str>)>,
 }
 
+/// Fields that an error names at most, of each kind.
+const TOLD_MAX: usize = 12;
+
+/// A field and its type, where that has a name.
+pub(crate) fn typed(name: &str, of: &str) -> String {
+    if of.is_empty() { format!("\"{name}\"") } else { format!("\"{name}\" ({of})") }
+}
+
 impl fmt::Display for OtherFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { missing, are_all, more, others } = self;
+        let joined = |mut each: Vec<String>| {
+            if each.len() > TOLD_MAX {
+                let others = each.len() - TOLD_MAX;
+                each.truncate(TOLD_MAX);
+                each.push(format!("and {others} others"));
+            }
+            each.join(", ")
+        };
         let list = |fields: &[(Box<str>, Box<str>)]| {
-            let each = fields.iter().map(|(name, of)| format!("\"{name}\" ({of})"));
-            each.collect::<Vec<_>>().join(", ")
+            joined(fields.iter().map(|(name, of)| typed(name, of)).collect())
         };
         let mut parts = Vec::new();
         if !missing.is_empty() {
@@ -259,21 +284,11 @@ impl fmt::Display for OtherFields {
             .iter()
             .map(|(name, own, given)| format!("\"{name}\" (the ntuple has {own}, given is {given})"));
         if !others.is_empty() {
-            parts.push(format!("of another type: {}", each.collect::<Vec<_>>().join(", ")));
+            parts.push(format!("of another type: {}", joined(each.collect())));
         }
         write!(f, "the fields are not those of the ntuple; {}", parts.join("; "))?;
         if *are_all {
-            return f
-                .write_str("; these are all that it has, and entries are not made of what is filled alone");
-        }
-        if !others.is_empty() {
-            return Ok(());
-        }
-        if !missing.is_empty() {
-            f.write_str("; what is missing is filled where a value is given for it (fill)")?;
-        }
-        if !more.is_empty() {
-            f.write_str("; what the ntuple has not is left out where that is asked for (leave_out)")?;
+            f.write_str("; these are all that it has, and entries are not made of what is filled alone")?;
         }
         Ok(())
     }
@@ -315,7 +330,7 @@ pub enum Error {
     NoNtuple {
         /// The name, as it was asked for.
         name: Box<str>,
-        /// What there is.
+        /// What there is; that name, if the one that had it was destroyed since it was opened.
         others: Vec<Box<str>>,
     },
     /// The ntuple has no field of that name.
@@ -454,6 +469,8 @@ pub enum Error {
     Expired,
     /// Some of what the writer had put could not be written, which was told then.
     Lost,
+    /// The container has gone back to a snapshot while the writer wrote, and so hides some of that: nothing was done.
+    WentBack,
     /// Whoever was told of progress, or asked whether to go on, has called it off.
     Stopped,
     /// The store could not do it.
@@ -503,6 +520,7 @@ impl fmt::Display for Fit {
             Self::Length { wanted, found } => write!(f, "has {found} elements where {wanted} are needed"),
             Self::Order => write!(f, "has offsets or places that fall"),
             Self::Unknown => write!(f, "has no field in the schema"),
+            Self::Shown => write!(f, "is not stored, since that shows another field: leave it out"),
             Self::Twice => write!(f, "has the name of a field that is there already"),
             Self::Number | Self::Fill => write!(f, "would have a number that its type has not"),
             Self::Depth => write!(f, "has too many fields within each other"),
@@ -619,6 +637,7 @@ fn no_version(f: &mut fmt::Formatter<'_>, name: &str, by: AskedBy, others: &[Box
         AskedBy::Number => write!(f, "there is no version {name}; ")?,
         AskedBy::Tag => write!(f, "there is no tag \"{name}\"; ")?,
         AskedBy::Time => write!(f, "there is no version from {name} s or before; ")?,
+        AskedBy::FreedTime => write!(f, "the version of {name} s was freed; ")?,
     }
     let all = others.join(", ");
     match (by, others) {
@@ -629,7 +648,7 @@ fn no_version(f: &mut fmt::Formatter<'_>, name: &str, by: AskedBy, others: &[Box
         (_, []) => f.write_str("it has no versions"),
         // What is no number is several: from the first to the last.
         (_, [only]) if only.parse::<u64>().is_ok() => write!(f, "its only version is {only}"),
-        (AskedBy::Number, _) => write!(f, "its versions are {all}"),
+        (AskedBy::Number | AskedBy::FreedTime, _) => write!(f, "its versions are {all}"),
     }
 }
 
@@ -643,9 +662,6 @@ fn tagged(f: &mut fmt::Formatter<'_>, name: &str, tags: &[crate::store::TagOf]) 
     }
 }
 
-/// Fields that an error names at most.
-const TOLD_MAX: usize = 12;
-
 fn no_fill(f: &mut fmt::Formatter<'_>, field: &str, near: Option<&str>, others: &[Box<str>]) -> fmt::Result {
     write!(f, "nothing is filled in \"{field}\", which is no field of the ntuple; ")?;
     match near {
@@ -658,10 +674,17 @@ fn no_fill(f: &mut fmt::Formatter<'_>, field: &str, near: Option<&str>, others: 
 }
 
 fn bad_name(f: &mut fmt::Formatter<'_>, of: Named, name: &str, why: BadName) -> fmt::Result {
-    let of = if of == Named::Ntuple { "an ntuple" } else { "a field" };
-    write!(f, "{of} cannot have the name \"{}\": it ", name.escape_debug())?;
+    let whose = match of {
+        Named::Ntuple => "an ntuple",
+        Named::Field => "a field",
+        Named::Tag => "a tag",
+    };
+    write!(f, "{whose} cannot have the name \"{}\": it ", name.escape_debug())?;
     match why {
+        BadName::Empty if of == Named::Tag => f.write_str("is empty"),
         BadName::Empty => f.write_str("is empty, or a part of it"),
+        BadName::Longer(bytes) => write!(f, "is longer than {bytes} bytes"),
+        BadName::Unseen(other) => write!(f, "has the control character '{}'", other.escape_debug()),
         BadName::Has(' ') => f.write_str("has a space; write _ instead"),
         BadName::Has(other) => {
             write!(
@@ -690,6 +713,9 @@ impl fmt::Display for Error {
                     f,
                     "{structure} would take {bytes} bytes (said at offset {offset}), at most {bytes_max} are read"
                 )
+            }
+            Self::NoNtuple { name, others } if others.contains(name) => {
+                write!(f, "ntuple \"{name}\" was destroyed since it was opened")
             }
             Self::NoNtuple { name, others } => none(f, "ntuple", name, others),
             Self::NoTree { name, others } => none(f, "tree", name, others),
@@ -720,7 +746,7 @@ impl fmt::Display for Error {
             Self::Tagged { name, tags } => tagged(f, name, tags),
             Self::NoVersion { name, by, others } => no_version(f, name, *by, others),
             Self::BadName { of, name, why } => bad_name(f, *of, name, *why),
-            Self::OtherSchema => f.write_str("the ntuple has other columns by now"),
+            Self::OtherSchema => f.write_str("the ntuple has other columns by now: begin again with those"),
             Self::OtherFields(fields) => fields.fmt(f),
             Self::NoFill { field, near, others } => no_fill(f, field, near.as_deref(), others),
             Self::OtherStore => {
@@ -766,6 +792,9 @@ impl Error {
             }
             Self::Lost => f.write_str(
                 "some of what was put could not be written, as was told then: begin again with all of it",
+            ),
+            Self::WentBack => f.write_str(
+                "the container went back to a snapshot, of before some of what was put, and nothing was done: begin again with all of it",
             ),
             Self::Contended { tries } => write!(
                 f,
@@ -828,5 +857,27 @@ impl From<crate::bucket::BucketError> for Error {
             crate::bucket::Failure::Stopped => Self::Stopped,
             _ => Self::Bucket { source },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_about_many_fields_names_some_and_counts_the_others() {
+        let fields = |count: u32| (0..count).map(|at| (format!("f{at}").into(), "float".into())).collect();
+        let told =
+            OtherFields { missing: fields(12), more: fields(100), ..OtherFields::default() }.to_string();
+        assert!(
+            told.contains("\"f11\" (float); not in the ntuple: ") && told.ends_with(", and 88 others"),
+            "{told}"
+        );
+        let fill = Error::NoFill {
+            field: "x".into(),
+            near: None,
+            others: (0..13).map(|at| format!("f{at}").into()).collect(),
+        };
+        assert!(fill.to_string().ends_with("f10, f11, …"), "{fill}");
     }
 }

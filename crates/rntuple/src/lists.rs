@@ -21,7 +21,7 @@ pub(crate) struct Placed {
 }
 
 /// Page lists of an ntuple that is written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Lists {
     counts: ElementCounts,
     list: PageList,

@@ -42,6 +42,11 @@ impl<'a> Cluster<'a> {
         let column = self.pages.columns.get(number as usize);
         column.map_or(&[], |column| &self.list.pages[column.pages.clone()])
     }
+
+    /// How many elements the pages of a column have.
+    pub(crate) fn element_count(&self, number: u32) -> u64 {
+        self.pages_of(number).iter().map(|page| u64::from(page.element_count)).sum()
+    }
 }
 
 /// Columns that were added with values to clusters that were there: their page lists are of the same clusters.

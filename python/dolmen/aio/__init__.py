@@ -21,7 +21,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, get_args, overload
 
 import dolmen
 from dolmen import Buffer, Oid, Stat
@@ -116,9 +116,21 @@ S = TypeVar("S")
 
 
 class _Handle(Generic[S]):
-    """Something of ``dolmen``, for coroutines."""
+    """Something of ``dolmen``, for coroutines. ``given_by`` of a class says how one is had, where that is waited for."""
 
-    def __init__(self, sync: S) -> None:
+    _of: type = object
+    _given_by = ""
+
+    def __init_subclass__(cls, given_by: str = "", **words: Any) -> None:
+        super().__init_subclass__(**words)
+        for base in vars(cls).get("__orig_bases__", ()):
+            of = get_args(base)
+            if of and isinstance(of[0], type):
+                cls._of, cls._given_by = of[0], given_by
+
+    def __init__(self, sync: S, *more: Any, **words: Any) -> None:
+        if more or words or not isinstance(sync, self._of):
+            raise TypeError(f"{type(self).__name__}({sync!r}): one is had by {self._given_by}")
         #: The one of ``dolmen`` behind it.
         self.sync = sync
 
@@ -140,7 +152,7 @@ class _Closes(_Handle[S]):
         await self.close()
 
 
-class Pool(_Closes[dolmen.Pool]):
+class Pool(_Closes[dolmen.Pool], given_by="await dolmen.aio.open(address)"):
     """An open pool: see ``dolmen.Pool``."""
 
     @property
@@ -184,7 +196,7 @@ class Pool(_Closes[dolmen.Pool]):
         return await _call(self.sync.scrub)
 
 
-class Container(_Closes[dolmen.Container]):
+class Container(_Closes[dolmen.Container], given_by="await pool.container(name)"):
     """An open container, or a view of a past state of one: see ``dolmen.Container``."""
 
     @property
@@ -255,11 +267,11 @@ class Container(_Closes[dolmen.Container]):
         """As ``dolmen.Container.snapshots``."""
         return await _call(self.sync.snapshots)
 
-    async def destroy_snapshot(self, epoch: int) -> None:
+    async def destroy_snapshot(self, epoch: int | str) -> None:
         """As ``dolmen.Container.destroy_snapshot``."""
         await _call(self.sync.destroy_snapshot, epoch)
 
-    async def rollback(self, epoch: int) -> int:
+    async def rollback(self, epoch: int | str) -> int:
         """As ``dolmen.Container.rollback``."""
         return await _call(self.sync.rollback, epoch)
 
@@ -350,7 +362,7 @@ class Transaction:
             await self.abort()
 
 
-class Kv(_Handle[dolmen.Kv]):
+class Kv(_Handle[dolmen.Kv], given_by="await cont.kv(oid)"):
     """A key-value store: see ``dolmen.Kv``."""
 
     @property
@@ -358,6 +370,10 @@ class Kv(_Handle[dolmen.Kv]):
         """Its id."""
         return self.sync.oid
 
+    @overload
+    async def get(self, key: Any) -> bytes | None: ...
+    @overload
+    async def get(self, key: Any, default: T) -> bytes | T: ...
     async def get(self, key: Any, default: Any = None) -> Any:
         """As ``dolmen.Kv.get``."""
         return await _call(self.sync.get, key, default)
@@ -407,7 +423,7 @@ class Kv(_Handle[dolmen.Kv]):
         await _call(self.sync.clear)
 
 
-class Array(_Handle[dolmen.Array]):
+class Array(_Handle[dolmen.Array], given_by="await cont.array(oid)"):
     """An array of records: see ``dolmen.Array``."""
 
     @property
@@ -462,7 +478,7 @@ class Array(_Handle[dolmen.Array]):
         await _call(self.sync.destroy)
 
 
-class Object(_Handle[dolmen.Object]):
+class Object(_Handle[dolmen.Object], given_by="await cont.object(oid)"):
     """An object with two levels of keys: see ``dolmen.Object``."""
 
     @property
@@ -525,7 +541,7 @@ class Object(_Handle[dolmen.Object]):
             yield key
 
 
-class Files(_Closes[dolmen.Files]):
+class Files(_Closes[dolmen.Files], given_by="await cont.files()"):
     """The files of a container: see ``dolmen.Files``."""
 
     async def stat(self, path: Any, *, links: bool = True) -> Stat:
@@ -609,7 +625,7 @@ class Files(_Closes[dolmen.Files]):
         await _call(self.sync.sync)
 
 
-class File(_Closes[dolmen.File]):
+class File(_Closes[dolmen.File], given_by="await files.open_raw(path)"):
     """An open file: see ``dolmen.File``."""
 
     async def read_at(self, offset: int, size: int) -> bytes:

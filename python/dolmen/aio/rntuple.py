@@ -13,19 +13,19 @@ Calls run in the threads of ``dolmen.aio``. A task that is called off gets ``Can
 what makes a version of what was put (``append``, ``commit``, …) is waited for even so, so that what became of it is known. ``progress`` is called in the
 thread of the operation.
 
-``sync`` of each object is the one of ``dolmen.rntuple`` behind it, and what is no call to wait for (names of fields, numbers of entries) is asked of
-it: ``len(ntuple.sync)``. Arguments and errors are those of ``dolmen.rntuple``.
+What is no call to wait for, since nothing is read for it, is as it is there: ``len(ntuple)``, ``ntuple.keys()``, ``ntuple.field(name)``. ``sync`` of
+each object is the one of ``dolmen.rntuple`` behind it. Arguments and errors are those of ``dolmen.rntuple``.
 """
 
 import functools
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import dolmen.aio
 from dolmen import rntuple as _rntuple
 from dolmen.aio import _call, _Handle, _whole
-from dolmen.rntuple import Collected, Estimate, Field, Medium, Scrubbed, Version
+from dolmen.rntuple import Collected, Estimate, Field, Medium, Scrubbed, Trace, Version, _arrays, root_over_http
 
 if TYPE_CHECKING:
     import awkward as ak
@@ -42,10 +42,12 @@ __all__ = [
     "Scrubbed",
     "Store",
     "Stored",
+    "Trace",
     "Tree",
     "Version",
     "ntuples",
     "open",
+    "root_over_http",
     "trees",
     "write_root",
 ]
@@ -81,7 +83,7 @@ def _sync(source: Any) -> Any:
     return source.sync if isinstance(source, _Handle) else source
 
 
-class Ntuple(_Handle[_rntuple.Ntuple]):
+class Ntuple(_Handle[_rntuple.Ntuple], given_by="await open(source, name)"):
     """An ntuple that is open for reading: see ``dolmen.rntuple.Ntuple``."""
 
     @property
@@ -100,6 +102,36 @@ class Ntuple(_Handle[_rntuple.Ntuple]):
     def __bool__(self) -> bool:
         return True
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.sync
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sync)
+
+    def keys(self) -> list[str]:
+        """Names of the fields at the top."""
+        return self.sync.keys()
+
+    def field(self, name: str) -> Field:
+        """As ``dolmen.rntuple.Ntuple.field``."""
+        return self.sync.field(name)
+
+    def record(self) -> None:
+        """As ``dolmen.rntuple.Ntuple.record``."""
+        self.sync.record()
+
+    def trace(self) -> Trace:
+        """As ``dolmen.rntuple.Ntuple.trace``."""
+        return self.sync.trace()
+
+    def order(self, accesses: Trace | Sequence[tuple[_Columns, int]]) -> list[int]:
+        """As ``dolmen.rntuple.Ntuple.order``."""
+        return self.sync.order(accesses)
+
+    def arrow_schema(self, columns: _Columns = None, *, strings: _rntuple._Strings = "utf8") -> "pa.Schema":
+        """As ``dolmen.rntuple.Ntuple.arrow_schema``."""
+        return self.sync.arrow_schema(columns, strings=strings)
+
     async def get(self, name: str) -> Any:
         """All values of a field: ``ntuple[name]`` of ``dolmen.rntuple``."""
         return await _call(self.sync.__getitem__, name)
@@ -113,6 +145,7 @@ class Ntuple(_Handle[_rntuple.Ntuple]):
         *,
         filter: _rntuple._Filter | None = None,
         library: Literal["ak"] = "ak",
+        strings: _rntuple._Strings = "utf8",
     ) -> "ak.Array": ...
 
     @overload
@@ -124,6 +157,7 @@ class Ntuple(_Handle[_rntuple.Ntuple]):
         *,
         filter: _rntuple._Filter | None = None,
         library: Literal["np"],
+        strings: _rntuple._Strings = "utf8",
     ) -> _rntuple._Flat: ...
 
     @overload
@@ -135,6 +169,7 @@ class Ntuple(_Handle[_rntuple.Ntuple]):
         *,
         filter: _rntuple._Filter | None = None,
         library: Literal["pa"],
+        strings: _rntuple._Strings = "utf8",
     ) -> "pa.Table": ...
 
     @overload
@@ -146,6 +181,7 @@ class Ntuple(_Handle[_rntuple.Ntuple]):
         *,
         filter: _rntuple._Filter | None = None,
         library: str,
+        strings: _rntuple._Strings = "utf8",
     ) -> Any: ...
 
     async def arrays(
@@ -187,7 +223,7 @@ class Ntuple(_Handle[_rntuple.Ntuple]):
         return await _call(self.sync.serve, name, **options)
 
 
-class Tree(_Handle[_rntuple.Tree]):
+class Tree(_Handle[_rntuple.Tree], given_by="await Tree.open(path, name)"):
     """A tree that is open for reading: see ``dolmen.rntuple.Tree``."""
 
     @classmethod
@@ -195,11 +231,46 @@ class Tree(_Handle[_rntuple.Tree]):
         """Opens a tree: ``Tree(path, name)`` of ``dolmen.rntuple``."""
         return cls(await _call(_rntuple.Tree, path, name, **options))
 
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.sync.name
+
+    @property
+    def branches(self) -> Mapping[str, str]:
+        """The types of the branches by their paths."""
+        return self.sync.branches
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """The branches that are not read, and why."""
+        return self.sync.refused
+
     def __len__(self) -> int:
         return len(self.sync)
 
     def __bool__(self) -> bool:
         return True
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.sync
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sync)
+
+    def keys(self) -> list[str]:
+        """Paths of the branches at the top."""
+        return self.sync.keys()
+
+    def arrow_schema(self, columns: _Columns = None, *, strings: _rntuple._Strings = "utf8") -> "pa.Schema":
+        """As ``dolmen.rntuple.Tree.arrow_schema``."""
+        return self.sync.arrow_schema(columns, strings=strings)
+
+    async def trees(
+        self, branches: Sequence[str], start: int | None = None, stop: int | None = None
+    ) -> list[_arrays.Tree]:
+        """As ``dolmen.rntuple.Tree.trees``."""
+        return await _call(self.sync.trees, branches, start, stop)
 
     async def get(self, name: str) -> Any:
         """All values of a branch: ``tree[name]`` of ``dolmen.rntuple``."""
@@ -214,6 +285,7 @@ class Tree(_Handle[_rntuple.Tree]):
         *,
         filter: _rntuple._Filter | None = None,
         library: Literal["ak"] = "ak",
+        strings: _rntuple._Strings = "utf8",
     ) -> "ak.Array": ...
 
     @overload
@@ -225,6 +297,7 @@ class Tree(_Handle[_rntuple.Tree]):
         *,
         filter: _rntuple._Filter | None = None,
         library: Literal["np"],
+        strings: _rntuple._Strings = "utf8",
     ) -> _rntuple._Flat: ...
 
     @overload
@@ -236,6 +309,7 @@ class Tree(_Handle[_rntuple.Tree]):
         *,
         filter: _rntuple._Filter | None = None,
         library: Literal["pa"],
+        strings: _rntuple._Strings = "utf8",
     ) -> "pa.Table": ...
 
     @overload
@@ -247,6 +321,7 @@ class Tree(_Handle[_rntuple.Tree]):
         *,
         filter: _rntuple._Filter | None = None,
         library: str,
+        strings: _rntuple._Strings = "utf8",
     ) -> Any: ...
 
     async def arrays(
@@ -271,7 +346,9 @@ class Tree(_Handle[_rntuple.Tree]):
 
 
 class Store(_Handle[_rntuple.Store]):
-    """The ntuples of a container or an object store: see ``dolmen.rntuple.Store``. Nothing is asked before something is done with it."""
+    """The ntuples of a container or an object store: see ``dolmen.rntuple.Store``, whose ``store[name]`` is ``await store.ntuple(name)`` here.
+    Nothing is asked before something is done with it.
+    """
 
     def __init__(self, container: "dolmen.aio.Container | dolmen.Container | str", **options: Any) -> None:
         super().__init__(_rntuple.Store(_sync(container), **options))
@@ -279,6 +356,10 @@ class Store(_Handle[_rntuple.Store]):
     async def names(self) -> list[str]:
         """As ``dolmen.rntuple.Store.names``."""
         return await _call(self.sync.names)
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        for name in await self.names():
+            yield name
 
     async def ntuple(self, name: str) -> "Stored":
         """An ntuple by its name: ``store[name]`` of ``dolmen.rntuple``."""
@@ -328,7 +409,7 @@ class Store(_Handle[_rntuple.Store]):
         return await _whole(functools.partial(self.sync.destroy, name, force=force))
 
 
-class Stored(_Handle[_rntuple.Stored]):
+class Stored(_Handle[_rntuple.Stored], given_by="await store.ntuple(name)"):
     """An ntuple in a store: see ``dolmen.rntuple.Stored``."""
 
     @property
@@ -336,9 +417,15 @@ class Stored(_Handle[_rntuple.Stored]):
         """Its name."""
         return self.sync.name
 
-    def __repr__(self) -> str:
-        # That of the one behind it asks the store.
-        return f"<dolmen.aio.rntuple.Stored {self.name!r}>"
+    @property
+    def left_out(self) -> Sequence[str]:
+        """Of one that ``Store.import_tree`` has just made, the branches that it has not, and why."""
+        return self.sync.left_out
+
+    @property
+    def renamed(self) -> Mapping[str, str]:
+        """Of one that ``Store.import_tree`` has just made, the names of fields that are not those of their branches, by these."""
+        return self.sync.renamed
 
     async def open(self, **when: Any) -> Ntuple:
         """As ``dolmen.rntuple.Stored.open``."""
@@ -410,7 +497,7 @@ class Stored(_Handle[_rntuple.Stored]):
         return await _call(self.sync.scrub, **{name: _sync(option) for name, option in options.items()})
 
 
-class Appender(_Handle[_rntuple.Appender]):
+class Appender(_Handle[_rntuple.Appender], given_by="await stored.appender()"):
     """Appends in several pieces that are seen at once: see ``dolmen.rntuple.Appender``. An ``async with`` block commits at its end, and gives up
     with an exception, ``CancelledError`` included.
     """
@@ -443,7 +530,7 @@ class Appender(_Handle[_rntuple.Appender]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await (self.commit() if kind is None else self.discard())
+        await _whole(self.sync.__exit__, kind, error, trace)
 
 
 class RootWriter(_Handle[_rntuple.RootWriter]):

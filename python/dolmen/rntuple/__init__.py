@@ -29,12 +29,17 @@ awkward (``library="ak"``) and pyarrow (``library="pa"``, batches, Parquet) are 
 
 import builtins
 import contextlib
+import dataclasses
+import errno
+import ipaddress
 import math
 import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, overload
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
 
@@ -52,9 +57,10 @@ from dolmen._dolmen import near as _near
 from dolmen._dolmen import ntuples as _ntuples
 from dolmen._dolmen import spare_stores as _spare_stores
 from dolmen._dolmen import trees as _trees
-from dolmen.errors import Corrupt, Error, Exists, Invalid, NotFound
+from dolmen.errors import Busy, Closed, Corrupt, Error, Exists, Invalid, Io, IsDirectory, NotFound, Stale, _of_system
 from dolmen.rntuple import _arrays
 from dolmen.rntuple._arrays import Field
+from dolmen.rntuple._arrays import utf8 as _utf8
 from dolmen.rntuple._root import root_over_http
 from dolmen.rntuple._trace import Trace
 
@@ -88,7 +94,7 @@ _Path = str | os.PathLike[str]
 #: Names of fields, or patterns of such, one or several; None for all.
 _Columns = str | Sequence[str] | None
 #: How an object store is reached.
-_Storage = Mapping[str, str] | None
+_Storage = Mapping[str, Any] | None
 #: Paths of files.
 _Paths = _Path | Sequence[_Path]
 #: Values that fields are filled with.
@@ -97,6 +103,8 @@ _Fill = Mapping[str, Any] | None
 _Flat = dict[str, np.ndarray[Any, Any]]
 #: A field, or the number of a branch.
 _T = TypeVar("_T")
+#: What texts are: such, or bytes.
+_Strings = Literal["utf8", "binary"]
 #: Comparisons of fields.
 _Filter = Sequence[tuple[str, str, Any]]
 
@@ -106,8 +114,8 @@ _LEVELS = {"none": 0, "zlib": 6, "lzma": 7, "lz4": 1, "zstd": 5}
 
 def _settings(compression: str | None) -> int:
     """The number of a compression: ``none``, ``zstd``, ``zstd:1``, ``lz4``, ``zlib:6``, ``lzma:7``."""
-    name, _, level = str(compression or "none").partition(":")
-    if name not in _ALGORITHMS or (level and not level.isdigit()):
+    name, colon, level = str("none" if compression is None else compression).partition(":")
+    if name not in _ALGORITHMS or (colon and (name == "none" or not level.isdecimal())):
         raise Invalid(f"{compression!r} is no compression: none, zlib, lzma, lz4 or zstd, with :LEVEL or without")
     number = int(level) if level else _LEVELS[name]
     if name != "none" and not 1 <= number <= _LEVELS_MAX[name]:
@@ -122,7 +130,12 @@ def ntuples(path: _Path, *, storage_options: _Storage = None) -> list[str]:
 
 
 def _precision(precision: Mapping[str, str] | None) -> list[tuple[str, str]]:
-    return [] if precision is None else [(name, str(how)) for name, how in precision.items()]
+    """Fields with the precision of their floats."""
+    if precision is None:
+        return []
+    if not isinstance(precision, Mapping):
+        raise Invalid(f"precision is a mapping of names of fields to how their floats are kept, as {{'x': 'real16'}}, not {precision!r}")
+    return [(_utf8("name of a field", name), _utf8("precision", str(how))) for name, how in precision.items()]
 
 
 #: The largest numbers of 32 and of 64 bits, and the most bytes of a group.
@@ -173,12 +186,17 @@ def _stored(group_bytes: int | None, keep: float | None, object_class: str | Non
     return {
         "group_bytes": _count_or_none("group_bytes", group_bytes, 1, _GROUP),
         "keep_ns": _ns("keep", keep),
-        "object_class": object_class,
+        "object_class": _utf8("class of objects", object_class),
     }
 
 
-def _by_ns(time: float | None) -> int | None:
-    """Nanoseconds by which a time is over: a float is between two others, and stands for all that is nearest to it."""
+def _by_ns(time: float | datetime | None) -> int | None:
+    """Nanoseconds by which a time is over: a float is between two others, and stands for all that is nearest to it; a datetime is a microsecond."""
+    if isinstance(time, datetime):
+        if time.utcoffset() is None:
+            raise Invalid(f"time is {time!r}, which has no zone: write datetime(..., tzinfo=UTC), or time.astimezone()")
+        since = time - datetime(1970, 1, 1, tzinfo=UTC)
+        return _nanoseconds("time", since.days * 86400 + since.seconds) + since.microseconds * 1000 + 999
     by = _ns("time", time)
     if time is None or isinstance(time, int | np.integer):
         return by
@@ -186,8 +204,8 @@ def _by_ns(time: float | None) -> int | None:
     return (2 * whole * of_last + last * of) * 10**9 // (2 * of * of_last)
 
 
-def _when(version: int | None, tag: str | None, time: float | None) -> tuple[int | None, str | None, int | None]:
-    return _count_or_none("version", version, 0, _U64), tag, _by_ns(time)
+def _when(version: int | None, tag: str | None, time: float | datetime | None) -> tuple[int | None, str | None, int | None]:
+    return _count_or_none("version", version, 0, _U64), _utf8("name of a tag", tag), _by_ns(time)
 
 
 def _storage(options: _Storage) -> dict[str, str] | None:
@@ -212,7 +230,7 @@ def _fills(fill: _Fill) -> list[tuple[str, Any]]:
             value = value.item()
         if value is not None and not isinstance(value, int | float):
             raise Invalid(f"fill: field {name!r} is filled with a number, or with None for zeros and what is empty, not with {value!r}")
-        fills.append((str(name), value))
+        fills.append((_utf8("name of a field", str(name)), value))
     return fills
 
 
@@ -221,13 +239,24 @@ def _progress(progress: Callable[[int], Any] | None) -> None:
         raise TypeError("progress is a function that is called with a number of entries, or None")
 
 
+#: What the machine says where a file is opened that is not there.
+_NO_FILE = re.compile(r"cannot read or write at offset 0: .*\(os error \d+\)")
+#: What it says of one that is opened, and of a place that is none for a server.
+_OF_OPENING = re.compile(r"cannot read or write at offset 0: (.*?)(?: \(os error \d+\))?")
+
+
 @contextlib.contextmanager
-def _named(path: _Path) -> Iterator[None]:
-    """Has errors tell which file they are about."""
+def _named(path: _Path, others: tuple[type[Error], ...] = ()) -> Iterator[None]:
+    """Has errors tell which file they are about, but for ``others``, which are about something else."""
     try:
         yield
+    except others:
+        raise
     except Error as error:
-        _said(error, lambda told: f"{os.fspath(path)}: {told}")
+        is_none = isinstance(error, NotFound) and _NO_FILE.fullmatch(error.strerror or "")
+        is_directory = isinstance(error, IsDirectory)
+        known = "there is no such file or directory" if is_none else "is a directory" if is_directory else ""
+        _said(error, lambda told: f"{os.fspath(path)}: {known or told}")
         raise
 
 
@@ -261,7 +290,8 @@ def _hinting(path: _Path, name: str | None, names: Callable[[], list[str]], othe
 
 def _nearest(name: str, names: Iterable[str]) -> str:
     """What is added to an error to tell a name that is almost the one that was given."""
-    found = _near(name, list(names))
+    # A name that UTF-8 does not have is near to none.
+    found = None if name != name.encode(errors="ignore").decode() else _near(name, list(names))
     return "" if found is None else f"; {found!r} is one"
 
 
@@ -297,11 +327,18 @@ def _comparisons(filter: _Filter) -> list[_Comparison]:
     return found
 
 
-def _vetted(comparisons: Sequence[_Comparison], trees: Sequence[_arrays.Tree]) -> list[tuple[str, str, Any]]:
-    """The comparisons that zones of pages can tell of; ``trees`` have the types of the fields. Raises Invalid for what a field does not have."""
+def _vetted(
+    comparisons: Sequence[_Comparison], trees: Sequence[_arrays.Tree], fields: Sequence[Field | None]
+) -> list[tuple[str, str, Any]]:
+    """The comparisons that zones of pages can tell of; ``trees`` have the types of the fields, where there are such. Raises Invalid for what a
+    field does not have.
+    """
     zoned = []
-    for (name, op, value, of_length), tree in zip(comparisons, trees):
+    for (name, op, value, of_length), tree, field in zip(comparisons, trees, fields):
         what = "texts" if tree[:2] == ("lists", "text") else "lists" if tree[:2] == ("lists", "items") else ""
+        if what and field is not None and field.is_optional and not of_length:
+            told = f"field {name!r} ({field.type}) has values that may be missing, which are not compared"
+            raise Invalid(f"filter: {told}; ('len({name})', '==', 1) is of whether each is there")
         if what and not of_length:
             told = f"field {name!r} has {what}, which are not compared with a number: ('len({name})', {op!r}, {value!r})"
             raise Invalid(f"filter: {told} is of how long each is")
@@ -309,7 +346,8 @@ def _vetted(comparisons: Sequence[_Comparison], trees: Sequence[_arrays.Tree]) -
             raise Invalid(f"filter: field {name!r} has one number for each entry, and no length: compare {name!r}")
         if not what and tree[0] != "values":
             raise Invalid(f"filter: field {name!r} ({_arrays.type_of(tree)}) has not one number for each entry")
-        if what != "texts":
+        # What is larger than all that columns have is compared here alone.
+        if what != "texts" and not (isinstance(value, int) and not -(2**63) <= value <= _U64):
             zoned.append((name, op, value))
     return zoned
 
@@ -381,6 +419,19 @@ def _ranges(kept: Iterable[tuple[int, int, np.ndarray[Any, Any]]]) -> list[tuple
     return found
 
 
+def _both(some: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What each of some ranges has of each of others, both in their order and none over the next."""
+    at = 0
+    for first, end in some:
+        while at < len(others) and others[at][0] < end:
+            low, high = max(first, others[at][0]), min(end, others[at][1])
+            if low < high:
+                yield low, high
+            if others[at][1] > end:
+                break
+            at += 1
+
+
 #: Entries of a tree that are looked at together.
 _LOOKED_ENTRIES = 1 << 16
 
@@ -391,7 +442,7 @@ def open(
     *,
     version: int | None = None,
     tag: str | None = None,
-    time: float | None = None,
+    time: float | datetime | None = None,
     storage_options: _Storage = None,
 ) -> "Ntuple":
     """Opens an ntuple for reading.
@@ -402,7 +453,8 @@ def open(
         Its name; None for the only one that there is.
     version, tag, time
         Of an ntuple in a container, one of them: the number of a version, a tag, or seconds since 1970 (the last version that was made
-        until then; the ``time`` of a ``Version`` is that version, and any float stands for all that is nearest to it). None for the current one.
+        until then; the ``time`` of a ``Version`` is that version, and any float stands for all that is nearest to it) or a datetime with a
+        zone. None for the current one.
 
     Raises NotFound if there is no such file, ntuple or version, Corrupt if it is damaged.
     """
@@ -430,7 +482,9 @@ def open(
         return found and f"it has trees (TTree), which Tree reads: {found}"
 
     with _named(source), _hinting(path, name, lambda: _ntuples(path, storage)[:20], other):
-        return Ntuple(NtupleReader.open_file(path, name, storage))
+        made = Ntuple(NtupleReader.open_file(path, _utf8("name of an ntuple", name), storage))
+    made._file = _absolute(path)
+    return made
 
 
 def trees(path: _Path, *, storage_options: _Storage = None) -> list[str]:
@@ -441,6 +495,9 @@ def trees(path: _Path, *, storage_options: _Storage = None) -> list[str]:
 
 class _Entries:
     """Entries that are read, of an ntuple or of a tree."""
+
+    #: The file that they are read from; none in a store.
+    _file: str | None = None
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -458,42 +515,49 @@ class _Entries:
         raise NotImplementedError
 
     def _kept(
-        self, filter: _Filter, start: int, stop: int
+        self, filter: _Filter, start: int, stop: int, step: int | None = None
     ) -> Iterator[tuple[int, int, np.ndarray[Any, Any]]]:
-        """Ranges of entries that can pass, and which of each do."""
+        """Ranges of entries that can pass, none over the end of what is read together, and which of each do."""
         raise NotImplementedError
+
+    def _shown(self, fields: list[Field], start: int, stop: int, strings: str) -> list[_arrays.Tree]:
+        """What fields have, with texts as they are asked for."""
+        if strings not in ("utf8", "binary"):
+            raise Invalid(f"strings is {strings!r}: 'utf8' or 'binary'")
+        trees = self._trees(fields, start, stop)
+        return trees if strings == "utf8" else [_arrays.as_bytes(tree) for tree in trees]
 
     def _range(self, start: int | None, stop: int | None) -> tuple[int, int]:
         start, stop, _ = slice(start, stop).indices(len(self))
         return start, max(start, stop)
 
     def _read(
-        self, columns: _Columns, start: int | None, stop: int | None, filter: _Filter | None, library: str
+        self, columns: _Columns, start: int | None, stop: int | None, filter: _Filter | None, library: str, strings: str
     ) -> Any:
         fields, names = self._chosen(columns)
         start, stop = self._range(start, stop)
         if filter is not None:
-            return self._filtered(fields, names, start, stop, filter, library)
-        return _together(fields, names, self._trees(fields, start, stop), stop - start, library)
+            return self._filtered(fields, names, start, stop, filter, library, strings)
+        return _together(fields, names, self._shown(fields, start, stop, strings), (start, stop), library)
 
     def _filtered(
-        self, fields: list[Field], names: list[str], start: int, stop: int, filter: _Filter, library: str
+        self, fields: list[Field], names: list[str], start: int, stop: int, filter: _Filter, library: str, strings: str
     ) -> Any:
         parts: list[Any] = []
         kept = self._kept(filter, start, stop)
         if library == "ak" and any(_arrays.has_variant(field) for field in fields):
             # Parts that are put together would have one type of numbers.
             kept = _as_one(kept)
-        for first, end, keep in kept:
+        for first, _end, keep in kept:
             if keep.any():
                 # What is before the first and behind the last is not read.
                 places = np.flatnonzero(keep)
                 low, high = int(places[0]), int(places[-1]) + 1
-                trees = self._trees(fields, first + low, first + high)
-                read = _together(fields, names, trees, high - low, library)
-                parts.append(_masked(read, keep[low:high], library))
+                entries = (first + low, first + high)
+                trees = self._shown(fields, *entries, strings)
+                parts.append(_together(fields, names, trees, entries, library, keep[low:high]))
         if not parts:
-            return _together(fields, names, self._trees(fields, 0, 0), 0, library)
+            return _together(fields, names, self._shown(fields, 0, 0, strings), (0, 0), library)
         return _joined(parts, library)
 
     def _passing(self, filter: _Filter | None, start: int | None, stop: int | None) -> list[tuple[int, int]]:
@@ -511,26 +575,25 @@ class _Entries:
         *,
         step: int | None = None,
         filter: _Filter | None = None,
+        strings: _Strings = "utf8",
     ) -> "Iterator[pa.RecordBatch]":
         """Record batches of Arrow, one after the other: of ``step`` entries, or of the clusters (of a tree 65536 entries); with a ``filter``,
-        as of ``arrays``, what passes of each, and none where nothing does.
+        as of ``arrays``, what passes of each, and none where nothing does. All have the types of ``arrow_schema``; ``strings`` is as of ``arrays``.
         """
-        import pyarrow as pa
-
         fields, names = self._chosen(columns)
         start, stop = self._range(start, stop)
-        for first, end in self._steps(start, stop, step):
-            if filter is None:
-                yield _arrow_batch(fields, names, self._trees(fields, first, end))
-                continue
-            for low, high, keep in self._kept(filter, first, end):
-                if keep.any():
-                    yield _arrow_batch(fields, names, self._trees(fields, low, high)).filter(pa.array(keep))
+        if filter is None:
+            for first, end in self._steps(start, stop, step):
+                yield _arrow_batch(fields, names, self._shown(fields, first, end, strings), first)
+            return
+        for first, end, keep in self._kept(filter, start, stop, step):
+            if keep.any():
+                yield _arrow_batch(fields, names, self._shown(fields, first, end, strings), first, keep)
 
-    def arrow_schema(self, columns: _Columns = None) -> "pa.Schema":
+    def arrow_schema(self, columns: _Columns = None, *, strings: _Strings = "utf8") -> "pa.Schema":
         """The schema of what ``batches`` gives."""
         fields, names = self._chosen(columns)
-        return _arrow_batch(fields, names, self._trees(fields, 0, 0)).schema
+        return _arrow_batch(fields, names, self._shown(fields, 0, 0, strings), 0).schema
 
     def arrow_reader(
         self,
@@ -540,12 +603,14 @@ class _Entries:
         *,
         step: int | None = None,
         filter: _Filter | None = None,
+        strings: _Strings = "utf8",
     ) -> "pa.RecordBatchReader":
         """A ``pyarrow.RecordBatchReader`` over ``batches``."""
         import pyarrow as pa
 
         return pa.RecordBatchReader.from_batches(
-            self.arrow_schema(columns), self.batches(columns, start, stop, step=step, filter=filter)
+            self.arrow_schema(columns, strings=strings),
+            self.batches(columns, start, stop, step=step, filter=filter, strings=strings),
         )
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -560,16 +625,24 @@ class _Entries:
         *,
         step: int | None = None,
         filter: _Filter | None = None,
+        strings: _Strings = "utf8",
         **options: Any,
     ) -> None:
-        """Writes a file of Parquet, a row group for each of ``batches``; ``options`` are those of ``pyarrow.parquet.ParquetWriter``.
+        """Writes a file of Parquet, a row group for each of ``batches``; ``options`` are those of ``pyarrow.parquet.ParquetWriter``. ``strings``
+        is as of ``arrays``.
 
-        The file has its name when it is whole; what was there before stays until then, and if it fails.
+        The file has its name when it is whole; what was there before stays until then, and if it fails. Raises Invalid for the file that is read, and
+        for fields of one of several types, or of records without members, which Parquet does not have.
         """
         import pyarrow.parquet as pq
 
-        with _whole(path, options) as part, pq.ParquetWriter(part, self.arrow_schema(columns), **options) as writer:
-            for batch in self.batches(columns, start, stop, step=step, filter=filter):
+        _apart(self._file, path)
+        schema = self.arrow_schema(columns, strings=strings)
+        others = [repr(field.name) for field in schema if not _arrays.has_parquet(field.type)]
+        if others:
+            raise Invalid(f"no columns of Parquet are as {', '.join(others)}: name those that are wanted (columns)")
+        with _whole(path, options) as part, pq.ParquetWriter(part, schema, **options) as writer:
+            for batch in self.batches(columns, start, stop, step=step, filter=filter, strings=strings):
                 writer.write_batch(batch)
 
 
@@ -586,7 +659,8 @@ class Tree(_Entries):
             return found and f"it has ntuples, which open reads: {found}"
 
         with _named(path), _hinting(told, name, lambda: _trees(told, storage)[:20], other):
-            self._tree = NtupleTree(told, name, storage)
+            self._tree = NtupleTree(told, _utf8("name of a tree", name), storage)
+        self._file = _absolute(told)
         self.name, self.title = self._tree.texts()
         self._numbers: dict[str, int] = {}
         self.branches: dict[str, str] = {}
@@ -633,6 +707,7 @@ class Tree(_Entries):
         *,
         filter: _Filter | None = None,
         library: Literal["ak"] = "ak",
+        strings: _Strings = "utf8",
     ) -> "ak.Array": ...
 
     @overload
@@ -644,6 +719,7 @@ class Tree(_Entries):
         *,
         filter: _Filter | None = None,
         library: Literal["np"],
+        strings: _Strings = "utf8",
     ) -> _Flat: ...
 
     @overload
@@ -655,6 +731,7 @@ class Tree(_Entries):
         *,
         filter: _Filter | None = None,
         library: Literal["pa"],
+        strings: _Strings = "utf8",
     ) -> "pa.Table": ...
 
     @overload
@@ -666,6 +743,7 @@ class Tree(_Entries):
         *,
         filter: _Filter | None = None,
         library: str,
+        strings: _Strings = "utf8",
     ) -> Any: ...
 
     def arrays(
@@ -676,13 +754,14 @@ class Tree(_Entries):
         *,
         filter: _Filter | None = None,
         library: str = "ak",
+        strings: _Strings = "utf8",
     ) -> Any:
         """Reads branches of a range of entries, as ``Ntuple.arrays`` does; None for all at the top that are not refused. A pattern
         (``"Muon_*"``) is of paths at the top, or, where it fits none, of all.
 
         Raises Invalid, which names the branch and its class, for one that is refused.
         """
-        return self._read(branches, start, stop, filter, library)
+        return self._read(branches, start, stop, filter, library, strings)
 
     def _number(self, name: str) -> int:
         if not isinstance(name, str):
@@ -696,6 +775,17 @@ class Tree(_Entries):
         there = [name for name in self.branches if fits(name)]
         tops = [name for name in self._tops if name in set(there)]
         return [(name, self._numbers[name]) for name in tops or there]
+
+    def _paths(self, columns: _Columns) -> list[str]:
+        """Names as they are, which may be those of the fields that branches become, and the paths that patterns fit."""
+
+        def exact(name: str) -> str:
+            if not isinstance(name, str) or {"*", "?"} & set(name):
+                self._number(name)
+            return name
+
+        fitting = lambda pattern: [(name, name) for name, _ in self._fitting(pattern)]
+        return _named_or_fitting(columns, exact, fitting, "branch")[1]
 
     def _chosen(self, columns: _Columns) -> tuple[list[Field], list[str]]:
         if columns is None:
@@ -728,23 +818,39 @@ class Tree(_Entries):
         return [(first, min(first + step, stop)) for first in range(start, stop, step)]
 
     def _kept(
-        self, filter: _Filter, start: int, stop: int
+        self, filter: _Filter, start: int, stop: int, step: int | None = None
     ) -> Iterator[tuple[int, int, np.ndarray[Any, Any]]]:
         comparisons = _comparisons(filter)
         names = [comparison.name for comparison in comparisons]
-        _vetted(comparisons, self.trees(names, 0, 0))
-        for first, end in self._steps(start, stop, None):
+        _vetted(comparisons, self.trees(names, 0, 0), [None] * len(names))
+        for first, end in _both(self._steps(start, stop, None), self._steps(start, stop, step)):
             yield first, end, _passed(comparisons, self.trees(names, first, end), end - first)
 
 
+def _amount(name: str, value: float) -> float:
+    """A number from 0 on; raises Invalid, which names the argument."""
+    if not isinstance(value, int | float | np.number):
+        raise TypeError(f"{name} is a number, not {value!r}")
+    if not 0 <= value <= sys.float_info.max:
+        raise Invalid(f"{name} is {value}, and is to be a number from 0 on")
+    return float(value)
+
+
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
 class Medium:
     """What a store or a disk takes: latency in seconds, bytes a second, requests at once, and prices in whatever money of a request that
-    writes (``put``), one that reads (``get``), 10**9 bytes for a month and 10**9 bytes that leave it.
+    writes (``put``), one that reads (``get``), 10**9 bytes for a month and 10**9 bytes that leave it. Raises Invalid, which names the argument,
+    for one below 0, or of no bandwidth or no request. Those with the same numbers are equal.
     """
 
-    S3: "Medium"
-    SSD: "Medium"
-    HDD: "Medium"
+    latency: float
+    bandwidth: float
+    parallel: int
+    prices: tuple[float, float, float, float]
+
+    S3: ClassVar["Medium"]
+    SSD: ClassVar["Medium"]
+    HDD: ClassVar["Medium"]
 
     def __init__(
         self,
@@ -757,10 +863,17 @@ class Medium:
         gigabyte_month: float = 0.0,
         gigabyte_out: float = 0.0,
     ) -> None:
-        self.latency = latency
-        self.bandwidth = bandwidth
-        self.parallel = parallel
-        self.prices = (put, get, gigabyte_month, gigabyte_out)
+        latency, bandwidth = _amount("latency", latency), _amount("bandwidth", bandwidth)
+        if not bandwidth:
+            raise Invalid("bandwidth is 0, and is to be more bytes a second than that")
+        parallel = _count("parallel", parallel, 1, 2**31)
+        prices = (
+            _amount("put", put),
+            _amount("get", get),
+            _amount("gigabyte_month", gigabyte_month),
+            _amount("gigabyte_out", gigabyte_out),
+        )
+        self.__dict__.update(latency=latency, bandwidth=bandwidth, parallel=parallel, prices=prices)
 
     def __repr__(self) -> str:
         return f"Medium(latency={self.latency}, bandwidth={self.bandwidth:.3g}, parallel={self.parallel})"
@@ -774,13 +887,14 @@ Medium.SSD = Medium(1e-4, 3e9)
 Medium.HDD = Medium(8e-3, 2e8, 1)
 
 
+@dataclasses.dataclass(init=False, repr=False)
 class Estimate:
     """What a reading takes, from page lists alone.
 
     ``entries``, ``clusters``, ``pages``, ``stored_bytes``, ``memory_bytes``, ``requests`` are exact. ``seconds`` (and
     ``seconds_page_by_page``, if each page were a request of its own, one after the other), ``money_reading``, ``money_writing`` (in
     blobs of ``blob_bytes``, which suit the medium) and ``money_month`` are by the medium's numbers. ``columns`` has for each column its
-    field, pages, stored bytes and bytes in memory.
+    field, pages, stored bytes and bytes in memory. Those that tell the same are equal.
     """
 
     entries: int
@@ -795,6 +909,7 @@ class Estimate:
     money_reading: float
     money_writing: float
     money_month: float
+    columns: list[tuple[Any, ...]]
 
     def __init__(self, told: dict[str, Any], names: list[str]) -> None:
         self.__dict__.update(told)
@@ -855,12 +970,16 @@ class Ntuple(_Entries):
         """
         if not isinstance(name, str):
             raise Invalid(f"{name!r} is no name of a field")
-        first, *rest = name.split(".")
-        found = self.fields.get(first)
+        path, *rest = name.split(".")
+        known, found = self.fields, self.fields.get(path)
         for part in rest:
-            found = found.below().get(part) if found else None
+            if found is None:
+                break
+            known = {f"{path}.{one}": field for one, field in found.below().items()}
+            path = f"{path}.{part}"
+            found = known.get(path)
         if found is None:
-            raise NotFound(f"there is no field {name!r}" + ("" if rest else _nearest(name, self.fields)))
+            raise NotFound(f"there is no field {name!r}" + _nearest(name, known))
         return found
 
     @property
@@ -921,6 +1040,7 @@ class Ntuple(_Entries):
         *,
         filter: _Filter | None = None,
         library: Literal["ak"] = "ak",
+        strings: _Strings = "utf8",
     ) -> "ak.Array": ...
 
     @overload
@@ -932,6 +1052,7 @@ class Ntuple(_Entries):
         *,
         filter: _Filter | None = None,
         library: Literal["np"],
+        strings: _Strings = "utf8",
     ) -> _Flat: ...
 
     @overload
@@ -943,6 +1064,7 @@ class Ntuple(_Entries):
         *,
         filter: _Filter | None = None,
         library: Literal["pa"],
+        strings: _Strings = "utf8",
     ) -> "pa.Table": ...
 
     @overload
@@ -954,6 +1076,7 @@ class Ntuple(_Entries):
         *,
         filter: _Filter | None = None,
         library: str,
+        strings: _Strings = "utf8",
     ) -> Any: ...
 
     def arrays(
@@ -964,6 +1087,7 @@ class Ntuple(_Entries):
         *,
         filter: _Filter | None = None,
         library: str = "ak",
+        strings: _Strings = "utf8",
     ) -> Any:
         """Reads fields of a range of entries.
 
@@ -979,18 +1103,23 @@ class Ntuple(_Entries):
             ``"np"``: a dict of numpy arrays; of lists and texts arrays of objects, which are arrays (in these, too, of lists in lists) and
             ``str``; records and values that may be missing are refused (Invalid). ``"ak"``: an awkward array of records; ``"pa"``: a table of
             Arrow.
+        strings
+            ``"utf8"``: texts are such. ``std::string`` may have any bytes: numpy has those that are no UTF-8 as lone surrogates
+            (``surrogateescape``), awkward as they are, and Arrow's texts cannot (Invalid, with field and entry). ``"binary"``: all texts are bytes:
+            ``bytes``, bytestrings, ``large_binary``.
 
         Memory is what is read; pages that are stored plainly are read to where they stay. Raises NotFound, Corrupt.
         """
-        return self._read(columns, start, stop, filter, library)
+        return self._read(columns, start, stop, filter, library, strings)
 
     def _kept(
-        self, filter: _Filter, start: int, stop: int
+        self, filter: _Filter, start: int, stop: int, step: int | None = None
     ) -> Iterator[tuple[int, int, np.ndarray[Any, Any]]]:
         comparisons = _comparisons(filter)
         fields = [self.field(comparison.name) for comparison in comparisons]
-        zoned = [one for one in _vetted(comparisons, self._trees(fields, 0, 0)) if self._has_zones(one)]
-        for first, end in self._possible(zoned, start, stop):
+        zoned = [one for one in _vetted(comparisons, self._trees(fields, 0, 0), fields) if self._has_zones(one)]
+        possible = _both(self._reader.prune(zoned, start, stop), self.clusters)
+        for first, end in possible if step is None else _both(possible, self._steps(start, stop, step)):
             # Of lists and texts how long they are, and nothing of what they have.
             trees = [tree for field in fields for tree in self._reader.read_numbers([field.number], first, end)]
             yield first, end, _passed(comparisons, trees, end - first)
@@ -1002,17 +1131,6 @@ class Ntuple(_Entries):
         except Invalid:
             return False
         return True
-
-    def _possible(
-        self, conditions: list[tuple[str, str, Any]], start: int, stop: int
-    ) -> Iterator[tuple[int, int]]:
-        """Ranges of entries that can pass, none over the end of a cluster."""
-        ranges = self._reader.prune(conditions, start, stop)
-        clusters = self.clusters
-        for low, high in ranges:
-            for first, end in clusters:
-                if first < high and end > low:
-                    yield max(first, low), min(end, high)
 
     def record(self) -> None:
         """Records from now on which fields are read together, by whatever of its methods: ``trace`` tells it."""
@@ -1053,6 +1171,7 @@ class Ntuple(_Entries):
         start, stop = self._range(start, stop)
         medium = medium or Medium.S3
         _wanted(medium, Medium, "Medium.S3, Medium.SSD, or one with numbers of your own")
+        blob_bytes = _count_or_none("blob_bytes", blob_bytes, 1, _U64)
         numbers = [field.number for field in fields]
         told = self._reader.estimate(
             numbers, start, stop, medium.latency, medium.bandwidth, medium.parallel, medium.prices, blob_bytes
@@ -1068,7 +1187,8 @@ class Ntuple(_Entries):
         progress: Callable[[int], Any] | None = None,
         storage_options: _Storage = None,
     ) -> None:
-        """Writes a file of ROOT with the pages as they are, bit for bit; raises Corrupt, and leaves no file, if one is damaged.
+        """Writes a file of ROOT with the pages as they are, bit for bit; raises Corrupt, and leaves no file, if one is damaged, and Invalid for the
+        file that is read.
 
         path
             Of a file, or ``s3://bucket/path/file.root``, which is there when it is whole.
@@ -1081,15 +1201,47 @@ class Ntuple(_Entries):
         """
         _ns("time", time)
         time_s, storage = None if time is None else int(time), _storage(storage_options)
-        with _named(path):
+        _apart(self._file, path)
+        with _named(path, _OF_SOURCE):
             self._reader.export_root(os.fspath(path), _settings(compression), time_s, progress, storage)
 
     def serve(self, name: str | None = None, *, host: str = "127.0.0.1", port: int = 0) -> NtupleServer:
-        """Serves it over HTTP as a file of ROOT that is nowhere, to ROOT, uproot and others; ``.url`` says where.
+        """Serves it over HTTP as a file of ROOT that is nowhere, to ROOT, uproot and others; ``.url`` says where. ``host`` is an address, or
+        ``localhost``, which is 127.0.0.1.
 
-        It ends with ``close()`` or the ``with`` block. Whoever reaches the address reads it: there is no other protection.
+        It ends with ``close()`` or the ``with`` block. Whoever reaches the address reads it: there is no other protection. Of a ``Stored`` it
+        is the version that is open, which a tag keeps: one that was expired and collected meanwhile is answered with an error.
         """
-        return self._reader.serve(name or f"{self.name}.root", host, _count("port", port, 0, 65535))
+        address = "127.0.0.1" if host == "localhost" else host
+        try:
+            ipaddress.ip_address(address)
+        except ValueError:
+            raise Invalid(f"host is {host!r}, and is to be an address of this machine, as 127.0.0.1, or localhost") from None
+        try:
+            return self._reader.serve(_utf8("name of a file", name) or f"{self.name}.root", address, _count("port", port, 0, 65535))
+        except Io as error:
+            _said(error, lambda told: match[1] if (match := _OF_OPENING.fullmatch(told)) else told)
+            raise
+
+
+#: Errors about what is read, also where a file is written of it.
+_OF_SOURCE = (Corrupt, Stale, Closed)
+
+
+def _absolute(path: str) -> str:
+    return path if path.startswith("s3://") else os.path.abspath(path)
+
+
+def _apart(source: str | None, path: Any) -> None:
+    """Raises Invalid where a file would be written over the one that is read."""
+    if source is None or not isinstance(path, str | os.PathLike):
+        return
+    is_same = os.fspath(path) == source
+    # What cannot be asked is not there, or is told by who writes it.
+    with contextlib.suppress(OSError):
+        is_same = is_same or os.path.samefile(path, source)
+    if is_same:
+        raise Invalid(f"{os.fspath(path)}: it is read from that file, which would be replaced; name another file")
 
 
 @contextlib.contextmanager
@@ -1099,6 +1251,8 @@ def _whole(path: Any, options: Mapping[str, Any]) -> Iterator[Any]:
     if told and told.startswith("s3://"):
         _spare_stores(told)
     if told is None or "://" in told or options.get("filesystem") or (os.path.exists(told) and not os.path.isfile(told)):
+        if told and os.path.isdir(told) and not options.get("filesystem"):
+            raise _of_system(IsADirectoryError(errno.EISDIR, "is a directory"), told)
         yield path
         return
     told = os.path.realpath(told)
@@ -1109,9 +1263,18 @@ def _whole(path: Any, options: Mapping[str, Any]) -> Iterator[Any]:
     except BaseException as error:
         with contextlib.suppress(OSError):
             os.remove(part)
-        if isinstance(error, OSError) and error.errno and told not in str(error):
-            raise OSError(error.errno, error.strerror or str(error), told) from error
+        # An error of this package is about what is read, and names that; others may have the name that the file has until it is whole.
+        if isinstance(error, OSError) and not isinstance(error, Error) and error.errno:
+            raise _of_system(OSError(error.errno, os.strerror(error.errno)), told) from error
         raise
+
+
+def _some(columns: _Columns, of: _Entries) -> list[str]:
+    """Names of the fields that something is made of, of which there are some: none would stand for all."""
+    names = of._chosen(columns)[1]
+    if not names:
+        raise Invalid("columns names no fields: None is all")
+    return names
 
 
 def _by_name(name: Any, of: str) -> None:
@@ -1126,37 +1289,53 @@ def _known(op: str) -> str:
 
 
 def _together(
-    fields: list[Field], names: Sequence[str], trees: Sequence[_arrays.Tree], count: int, library: str
+    fields: list[Field],
+    names: Sequence[str],
+    trees: Sequence[_arrays.Tree],
+    entries: tuple[int, int],
+    library: str,
+    keep: np.ndarray[Any, Any] | None = None,
 ) -> Any:
+    """What fields have of a range of entries, of all of them or of some."""
     if library == "np":
-        return {name: _arrays.to_objects(field, tree) for name, field, tree in zip(names, fields, trees)}
+        read = {name: _arrays.to_objects(field, tree) for name, field, tree in zip(names, fields, trees)}
+        return read if keep is None else {name: array[keep] for name, array in read.items()}
     if library == "ak":
         import awkward as ak
 
         contents = [_arrays.to_awkward(field, tree) for field, tree in zip(fields, trees)]
-        return ak.Array(ak.contents.RecordArray(contents, names, length=count))
+        array = ak.Array(ak.contents.RecordArray(contents, names, length=entries[1] - entries[0]))
+        return array if keep is None else array[keep]
     if library == "pa":
         import pyarrow as pa
 
-        return pa.Table.from_batches([_arrow_batch(fields, names, trees)])
+        return pa.Table.from_batches([_arrow_batch(fields, names, trees, entries[0], keep)])
     raise Invalid(f"{library!r} is no library: np, ak or pa")
 
 
-def _arrow_batch(fields: list[Field], names: Sequence[str], trees: Sequence[_arrays.Tree]) -> "pa.RecordBatch":
+def _arrow_batch(
+    fields: list[Field],
+    names: Sequence[str],
+    trees: Sequence[_arrays.Tree],
+    first: int,
+    keep: np.ndarray[Any, Any] | None = None,
+) -> "pa.RecordBatch":
+    """What fields have of entries from one on, of all of them or of some; raises Invalid for text that is no UTF-8 in one of these."""
     import pyarrow as pa
 
     arrays = [_arrays.to_arrow(field, tree) for field, tree in zip(fields, trees)]
-    return pa.RecordBatch.from_arrays(arrays, names=list(names))
-
-
-def _masked(read: Any, keep: np.ndarray[Any, Any], library: str) -> Any:
-    if library == "np":
-        return {name: array[keep] for name, array in read.items()}
-    if library == "ak":
-        return read[keep]
-    import pyarrow as pa
-
-    return read.filter(pa.array(keep))
+    batch = pa.RecordBatch.from_arrays(arrays, names=list(names))
+    if keep is not None:
+        batch = batch.filter(pa.array(keep))
+    for name, tree, array in zip(names, trees, batch.columns):
+        bad = _arrays.first_bad(array) if _arrays.has_text(tree) else None
+        if bad is not None:
+            entry = first + (bad if keep is None else int(np.flatnonzero(keep)[bad]))
+            raise Invalid(
+                f"field {name!r} has text in entry {entry} that is no UTF-8, as texts of Arrow are: strings='binary' (of arrays, batches,"
+                " arrow_reader, to_parquet) has all texts as bytes, and library='np' or 'ak' (of arrays) takes them as they are"
+            )
+    return batch
 
 
 def _joined(parts: list[Any], library: str) -> Any:
@@ -1190,28 +1369,39 @@ class RootWriter:
         precision: Mapping[str, str] | None = None,
         storage_options: _Storage = None,
     ) -> None:
-        self._path, self._name, self._description = os.fspath(path), name, description
+        self._path, self._name = os.fspath(path), _utf8("name of an ntuple", name)
+        self._description = _utf8("description", description)
         self._storage = _storage(storage_options)
         self._settings, self._how = _settings(compression), _how(page_bytes, cluster_bytes)
         self._precision = _precision(precision)
         self._writer: NtupleWriter | None = None
         self._fields: dict[str, Field] = {}
+        self._types: dict[str, str] = {}
 
     def append(self, data: Any) -> None:
-        """Appends entries: a mapping of names to arrays, a table of Arrow or pandas, or an awkward array of records.
+        """Appends entries: a mapping of names to arrays, a table of Arrow or pandas (whose index is no field), or an awkward array of records.
 
         Numbers become those of the fields where nothing is lost by that. Flat arrays are written from where they are: nobody may change
-        them meanwhile. Raises Invalid for an array that does not fit its field.
+        them meanwhile. Raises Invalid for an array that does not fit its field, and for other fields than those of the first piece.
         """
         fields = _arrays.fields_of(data)
         if self._writer is None:
             with _named(self._path):
                 self._writer = self._made(_arrays.types_of(fields))
             self._fields = {name: _arrays.field_like(tree, name) for name, tree in fields}
+            self._types = {name: _arrays.type_of(tree) for name, tree in fields}
+        self._check(fields)
         fields = _fitted(self._fields, fields)
         with _named(self._path), _fitting(self._fields, fields):
             for block in _arrays.blocks(fields, self._how["cluster_bytes"]):
                 self._writer.append(block)
+
+    def _check(self, fields: list[tuple[str, _arrays.Tree]]) -> None:
+        given = {name for name, _ in fields}
+        missing = [(name, of) for name, of in self._types.items() if name not in given]
+        more = [(name, _arrays.type_of(tree)) for name, tree in fields if name not in self._types]
+        if missing or more:
+            raise Invalid(f"{self._path}: {_unlike(missing, more)}")
 
     def _made(self, types: list[tuple[str, _arrays.Tree]]) -> NtupleWriter:
         return NtupleWriter.create(
@@ -1264,21 +1454,32 @@ def _fitting(known: Mapping[str, Field], fields: list[tuple[str, _arrays.Tree]])
 
 
 def write_root(path: _Path, name: str, data: Any, **options: Any) -> None:
-    """Writes an ntuple to a new file of ROOT; ``options`` are those of ``RootWriter``."""
+    """Writes an ntuple to a new file of ROOT, of what ``RootWriter.append`` takes; ``options`` are those of ``RootWriter``."""
     with RootWriter(path, name, **options) as writer:
         writer.append(data)
 
 
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
 class Version:
     """A version of an ntuple in a container: its ``number``, its ``time`` (seconds since 1970), ``entries``, ``clusters``, and what
-    ``made`` it. Of one that an append has just made ``left_out`` tells what was left out of the sources, see ``Stored.append``.
+    ``made`` it, by all of which versions are equal. Of one that an append has just made ``left_out`` tells what was left out of the sources, see
+    ``Stored.append``.
     """
 
+    number: int
+    time: float
+    entries: int
+    clusters: int
+    made: str
+    left_out: list[str] = dataclasses.field(compare=False)
+
     def __init__(self, told: tuple[Any, ...], left_out: Iterable[str] = ()) -> None:
-        self.left_out = list(left_out)
-        self.number, time_ns, self.entries, self.clusters, self.made = told
+        number, time_ns, entries, clusters, made = told
         # Whole numbers are divided: the float is the one nearest to the time.
-        self.time = time_ns / 10**9
+        time = time_ns / 10**9
+        self.__dict__.update(
+            number=number, time=time, entries=entries, clusters=clusters, made=made, left_out=list(left_out)
+        )
 
     def __repr__(self) -> str:
         return f"<Version {self.number}: {self.entries} entries, {self.made}>"
@@ -1324,7 +1525,7 @@ class Store:
         if isinstance(container, str) and container.startswith("s3:"):
             self._store = NtupleStore.remote(container, _storage(storage_options))
         elif not isinstance(container, Container):
-            told = "a store is in a container (Store(dolmen.open(POOL).open_container(NAME))) or at s3://bucket/prefix"
+            told = "a store is in a container (Store(dolmen.open(POOL).container(NAME))) or at s3://bucket/prefix"
             raise Invalid(f"{container!r} is none: {told}")
         elif storage_options is not None:
             raise Invalid("storage options are for addresses that begin with s3://")
@@ -1349,7 +1550,7 @@ class Store:
 
     def __getitem__(self, name: str) -> "Stored":
         """An ntuple by its name; raises NotFound."""
-        return Stored(self._store.ntuple(name))
+        return Stored(self._store.ntuple(_utf8("name of an ntuple", name)))
 
     def create(
         self,
@@ -1363,7 +1564,8 @@ class Store:
         object_class: str | None = None,
         precision: Mapping[str, str] | None = None,
     ) -> "Stored":
-        """Makes an ntuple with the fields that ``data`` has, and these entries: it is there with all of them, or not.
+        """Makes an ntuple with the fields that ``data`` has, and these entries: it is there with all of them, or not. They are a mapping of names to
+        arrays, a table of Arrow or pandas, or an awkward array of records. The index of a table of pandas is no field: ``reset_index()`` makes it one.
 
         group_bytes
             Bytes of columns that are stored as one value, and read by one request; None for what suits where the store is: 1 MiB in a container,
@@ -1382,10 +1584,10 @@ class Store:
         """
         fields = _arrays.fields_of(data)
         stored = self._store.create(
-            name,
+            _utf8("name of an ntuple", name),
             _arrays.types_of(fields),
             fields,
-            description=description,
+            description=_utf8("description", description),
             settings=_settings(compression),
             **_stored(group_bytes, keep, object_class),
             precision=_precision(precision),
@@ -1445,7 +1647,7 @@ class Store:
         return Stored(
             self._store.import_ntuple(
                 source._reader,
-                name,
+                _utf8("name of an ntuple", name),
                 **_stored(group_bytes, keep, object_class),
                 order=source.order(order) if isinstance(order, Trace) else _order(order),
                 progress=progress,
@@ -1459,7 +1661,7 @@ class Store:
         name: str | None = None,
         columns: _Columns = None,
         *,
-        skip_unsupported: bool = False,
+        leave_out: bool = False,
         compression: str | None = "zstd:1",
         page_bytes: int = 1 << 18,
         cluster_bytes: int = 128 << 20,
@@ -1474,10 +1676,10 @@ class Store:
         source, tree
             A path, here or ``s3://bucket/path/file``, and the name of the tree, None for the only one; or a ``Tree``.
         columns
-            Paths of branches, or names of the fields that they become; None for all at the top. A field has the name of its branch, without
-            brackets and what is behind them, and with ``_`` for each dot: ``renamed`` of what is returned tells those whose names are
+            Paths of branches, or patterns of such (``"Muon_*"``), or names of the fields that they become; None for all at the top. A field has the
+            name of its branch, without brackets and what is behind them, and with ``_`` for each dot: ``renamed`` of what is returned tells those whose names are
             not the same, ``{branch: field}``.
-        skip_unsupported
+        leave_out
             Whether branches that are not read (``Tree.refused``) are left out, and told in ``left_out`` of what is returned; else one of them
             is an error.
         cluster_bytes
@@ -1491,9 +1693,9 @@ class Store:
         with contextlib.nullcontext() if isinstance(source, Tree) else _named(source):
             stored, left_out, renamed = self._store.import_tree(
                 of._tree,
-                name,
-                None if columns is None else [columns] if isinstance(columns, str) else list(columns),
-                leaves_out=skip_unsupported,
+                _utf8("name of an ntuple", name),
+                None if columns is None else of._paths(columns),
+                leaves_out=leave_out,
                 settings=_settings(compression),
                 **_how(page_bytes, cluster_bytes),
                 **_stored(group_bytes, keep, object_class),
@@ -1510,7 +1712,7 @@ class Store:
         stop: int | None = None,
         *,
         filter: _Filter | None = None,
-        skip_unsupported: bool = False,
+        leave_out: bool = False,
         compression: str | None = "zstd:1",
         group_bytes: int | None = None,
         keep: float | None = None,
@@ -1522,25 +1724,25 @@ class Store:
         ``compression``. ``columns`` are fields at the top, or patterns (``"Muon_*"``). Raises Exists.
 
         Of a ``Tree`` (TTree) they are paths of branches, as are the names of the filter, and all is written as by ``import_tree``, of which
-        ``skip_unsupported`` is.
+        ``leave_out`` is.
         """
         if not isinstance(source, Tree):
             _wanted(source, Ntuple, "what open gives, of a file or of a Stored, or a Tree")
-        names = [] if columns is None else source._chosen(columns)[1]
+        names = [] if columns is None else _some(columns, source)
         if isinstance(source, Tree):
             made = self._store.skim_tree(
                 source._tree,
-                name,
+                _utf8("name of an ntuple", name),
                 names,
                 source._passing(filter, start, stop),
-                leaves_out=skip_unsupported,
+                leaves_out=leave_out,
                 settings=_settings(compression),
                 **_stored(group_bytes, keep, object_class),
             )
             return Stored(*made)
         stored, _passed, _written = self._store.skim(
             source._reader,
-            name,
+            _utf8("name of an ntuple", name),
             names,
             source._passing(filter, start, stop),
             settings=_settings(compression),
@@ -1562,8 +1764,9 @@ class Store:
         (``"Muon_*"``). Raises Exists.
         """
         _wanted(stored, Stored, "store[name]")
-        names = [] if columns is None else stored.open(version=version, tag=tag)._chosen(columns)[1]
-        return Stored(self._store.clone(stored._stored, name, names, *_when(version, tag, None)[:2]))
+        names = [] if columns is None else _some(columns, stored.open(version=version, tag=tag))
+        made = self._store.clone(stored._stored, _utf8("name of an ntuple", name), names, *_when(version, tag, None)[:2])
+        return Stored(made)
 
     def collect(self, *, alone: bool = False) -> Collected:
         """Frees what no version needs, and what writers have left that were silent for ten minutes; what was freed.
@@ -1578,7 +1781,11 @@ class Store:
 
         Raises Busy if tags keep versions of it, Corrupt if it is damaged, unless ``force`` is set.
         """
-        return Collected(self._store.destroy(name, force))
+        try:
+            return Collected(self._store.destroy(_utf8("name of an ntuple", name), force))
+        except Busy as error:
+            _said(error, lambda told: f"{told}; force=True destroys it all the same, untag of the ntuple removes a tag")
+            raise
 
 
 class Stored:
@@ -1594,38 +1801,48 @@ class Stored:
         self.name = stored.name()
 
     def __repr__(self) -> str:
-        return f"<dolmen.rntuple.Stored {self.name!r}: {self.version()!r}>"
+        # More would have to be asked of the store, which may be far, or closed.
+        return f"<dolmen.rntuple.Stored {self.name!r}>"
 
-    def open(self, *, version: int | None = None, tag: str | None = None, time: float | None = None) -> Ntuple:
+    def open(
+        self, *, version: int | None = None, tag: str | None = None, time: float | datetime | None = None
+    ) -> Ntuple:
         """Opens a version for reading, the current one unless another is told; see ``open`` of this module."""
         return Ntuple(self._stored.open(*_when(version, tag, time)))
 
     def version(
-        self, version: int | None = None, *, tag: str | None = None, time: float | None = None
+        self, version: int | None = None, *, tag: str | None = None, time: float | datetime | None = None
     ) -> Version:
         """The current version, or another."""
         return Version(self._stored.version(*_when(version, tag, time)))
 
     def versions(self) -> list[Version]:
-        """All versions that are there, the oldest first."""
-        return [Version(told) for told in self._stored.versions()]
+        """All versions that are there, the oldest first. Raises NotFound if the ntuple was removed."""
+        found = [Version(told) for told in self._stored.versions()]
+        if not found:
+            raise NotFound(f"there is no ntuple {self.name!r} any more")
+        return found
 
     def tags(self) -> dict[str, int]:
-        """The number of the version that each tag keeps."""
-        return dict(self._stored.tags())
+        """The number of the version that each tag keeps. Raises NotFound if the ntuple was removed."""
+        found = dict(self._stored.tags())
+        return found if found or self.versions() else {}
 
     def tag(self, name: str, version: int | None = None, *, move: bool = False) -> Version:
-        """Has a tag keep a version, the current one unless its number is told. With ``move`` also a tag that is there; else Exists is raised."""
+        """Has a tag keep a version, the current one unless its number is told. With ``move`` also a tag that is there; else Exists is raised.
+
+        Names of tags have up to 72 bytes, and no control characters (Invalid).
+        """
         number = _count_or_none("version", version, 0, _U64)
         try:
-            return Version(self._stored.tag(name, number, move=move))
+            return Version(self._stored.tag(_utf8("name of a tag", name), number, move=move))
         except Exists as error:
             _said(error, lambda _told: f"there is a tag {name!r} already; move=True has it keep this version")
             raise
 
     def untag(self, name: str) -> None:
         """Removes a tag."""
-        self._stored.untag(name)
+        self._stored.untag(_utf8("name of a tag", name))
 
     def keeps(self) -> float:
         """For how many seconds versions that were replaced are kept."""
@@ -1662,25 +1879,43 @@ class Stored:
         appender = self._stored.append(
             settings=_settings(compression), **_how(page_bytes, cluster_bytes), fill=_fills(fill), leaves_out=leave_out
         )
-        return Appender(appender, self.open().fields, leave_out)
+        return Appender(appender, self, frozenset(map(str, fill or ())), leave_out)
 
-    def append(self, data: Any, **options: Any) -> Version:
+    def append(self, data: Any, *, progress: Callable[[int], Any] | None = None, **options: Any) -> Version:
         """Appends entries, which are seen at once, behind what others have appended; ``options`` as of ``appender``. The new version.
 
         ``data`` are arrays by the names of their fields, or where entries are: an ``Ntuple``, a ``Stored`` (its current version) or a ``Tree``, or
-        the path of a file of ROOT, or a list of some of these, which are appended all or not at all: see ``append_root``.
+        the path of a file of ROOT, or a list of some of these, which are appended all or not at all: see ``append_root``. The index of a table of
+        pandas is no field: ``reset_index()`` makes it one. ``progress`` is called with the number of entries that are stored, of arrays once.
 
         Raises Invalid, which names fields that are missing and not filled (``fill``), or too many and not left out (``leave_out``), or filled
         and none of the ntuple, and arrays that do not fit their fields.
         """
         if isinstance(data, _SOURCES):
-            return self._append_all([data], **options)
-        if isinstance(data, list | tuple) and data and all(isinstance(one, _SOURCES) for one in data):
-            return self._append_all(data, **options)
-        return self._append(_arrays.fields_of(data), **options)
+            return self._append_all([data], progress=progress, **options)
+        if isinstance(data, list | tuple) and all(isinstance(one, _SOURCES) for one in data):
+            return self._append_all(data, progress=progress, **options)
+        return self._append(_arrays.fields_of(data), progress=progress, **options)
 
-    def _append(self, fields: list[tuple[str, _arrays.Tree]], **options: Any) -> Version:
-        return self._appended(self.appender(**options), lambda appender: appender._put(fields))
+    def _append(
+        self,
+        fields: list[tuple[str, _arrays.Tree]],
+        *,
+        progress: Callable[[int], Any] | None = None,
+        ntuple: None = None,
+        storage_options: None = None,
+        **options: Any,
+    ) -> Version:
+        _progress(progress)
+        if not (ntuple is None and storage_options is None):
+            raise Invalid("ntuple and storage_options are of files: arrays have the names of their fields, and are here")
+
+        def put(appender: Appender) -> None:
+            appender._put(fields)
+            if progress is not None:
+                progress(_arrays.length(fields[0][1]))
+
+        return self._appended(self.appender(**options), put)
 
     def _append_all(
         self,
@@ -1692,6 +1927,8 @@ class Stored:
         **options: Any,
     ) -> Version:
         """Appends all entries of several sources, once it is known that all of them can be."""
+        if not sources:
+            raise Invalid("nothing is given to be appended: the list is empty")
         _progress(progress)
         opened: dict[int, Ntuple | Tree] = {}
 
@@ -1753,7 +1990,7 @@ class Stored:
         precision: Mapping[str, str] | None = None,
     ) -> Version:
         """As ``add_column``, several fields at once: a mapping of names to arrays, a table, or an awkward array of records."""
-        fields = _arrays.fields_of(data)
+        fields = _arrays.fields_of(data, "no columns are given, and one at least is to be added")
         types = _arrays.types_of(fields)
         adder = self._stored.add_columns(
             types,
@@ -1762,10 +1999,24 @@ class Stored:
             precision=_precision(precision),
         )
         try:
-            adder.put(fields)
+            with self._counting(_arrays.length(fields[0][1])):
+                adder.put(fields)
             return Version(adder.commit())
         except BaseException:
             adder.discard()
+            raise
+
+    @contextlib.contextmanager
+    def _counting(self, count: int) -> Iterator[None]:
+        """Has an error about too few or too many values tell the version that has as many entries, as others may have appended since."""
+        try:
+            yield
+        except Invalid as error:
+            if "a value is needed for each" in str(error):
+                with contextlib.suppress(Error):
+                    before = [version.number for version in self.versions() if version.entries == count]
+                    if before:
+                        _said(error, f"{{}}, as version {before[-1]} has entries: others may have appended since".format)
             raise
 
     def reshape(
@@ -1856,34 +2107,59 @@ class Stored:
 
 class Appender:
     """Appends to an ntuple of a container. What is put is stored at once and seen with ``commit``, all of it or nothing; others may
-    append at the same time, from here or elsewhere. A ``with`` block commits at its end, and gives up with an exception. If others add fields
-    meanwhile, the commit raises Invalid, which names them, unless they are filled: see ``Stored.appender``.
+    append at the same time, from here or elsewhere. A ``with`` block commits at its end, if anything was put, and gives up with an exception. If
+    others add fields meanwhile, the commit raises Invalid, which names them, unless they are filled: see ``Stored.appender``.
     """
 
-    def __init__(self, appender: NtupleAppender, fields: Mapping[str, Field], leave_out: bool = False) -> None:
+    def __init__(
+        self, appender: NtupleAppender, stored: Stored, filled: Collection[str] = (), leave_out: bool = False
+    ) -> None:
         self._appender = appender
-        self._fields = fields
+        self._stored = stored
+        self._filled = filled
         self._leave_out = leave_out
         self._left_out: dict[str, None] = {}
+        self._fields: Mapping[str, Field] = stored.open().fields
+        #: Whether these may be fewer than there are, as a commit finds out what others have added.
+        self._are_fewer = False
+        #: Whether anything was put since the last commit.
+        self._has_put = False
+        #: Why a commit failed for ever, if one did.
+        self._ended: Error | None = None
 
     def put(self, data: Any) -> None:
-        """Puts entries: a mapping of names to arrays, a table of Arrow or pandas, or an awkward array of records.
+        """Puts entries: a mapping of names to arrays, a table of Arrow or pandas (whose index is no field), or an awkward array of records.
 
         Numbers become those of the fields where nothing is lost by that. Flat arrays are written from where they are: nobody may change
-        them meanwhile. Raises Invalid for an array that does not fit its field, and for fields that are missing and not filled.
+        them meanwhile. Raises Invalid for an array that does not fit its field, and for fields that are missing and not filled, or too many.
         """
+        if isinstance(data, _SOURCES):
+            others = "put_root all entries of a file" if isinstance(data, str | os.PathLike) else "put_ntuple all entries of what is stored or open"
+            raise Invalid(f"put takes arrays, and {others}")
         self._put(_arrays.fields_of(data))
 
+    def _check_goes_on(self) -> None:
+        """Raises what a commit has raised that none after it does better."""
+        if self._ended is not None:
+            raise type(self._ended)(self._ended.strerror)
+
     def _put(self, fields: list[tuple[str, _arrays.Tree]]) -> None:
-        if self._leave_out:
+        self._check_goes_on()
+        if self._are_fewer and any(name not in self._fields for name, _ in fields):
+            self._fields, self._are_fewer = self._stored.open().fields, False
+        if not self._leave_out:
+            _check_names(self._fields, fields, self._filled)
+        else:
             more = [(name, tree) for name, tree in fields if name not in self._fields]
             fields = [(name, tree) for name, tree in fields if name in self._fields]
             if more and not fields:
                 raise Invalid("none of the fields is one of the ntuple, and entries are not made of what is filled alone")
             told = (f'"{name}" ({_arrays.type_of(tree)}) is no field of the ntuple' for name, tree in more)
             self._left_out.update(dict.fromkeys(told))
+        fields = _fitted(self._fields, fields)
         with _fitting(self._fields, fields):
-            self._appender.put(_fitted(self._fields, fields))
+            self._has_put = True
+            self._appender.put(fields)
 
     def put_root(self, path: _Path, ntuple: str | None = None, *, storage_options: _Storage = None) -> None:
         """Puts all entries of an ntuple or a tree of a file of ROOT; see ``Stored.append_root``."""
@@ -1904,6 +2180,7 @@ class Appender:
 
     def _check(self, source: "Ntuple | Tree", given: Any) -> None:
         """Whether it can be put; what is left out of it is told."""
+        self._check_goes_on()
         if isinstance(source, Tree):
             left_out = self._appender.check_tree(source._tree)
         else:
@@ -1913,6 +2190,7 @@ class Appender:
 
     def _put_from(self, source: "Ntuple | Tree", progress: Callable[[int], Any] | None) -> int:
         """Puts all entries; how many."""
+        self._has_put = True
         if isinstance(source, Tree):
             self._appender.put_tree(source._tree, progress=progress)
         else:
@@ -1920,9 +2198,18 @@ class Appender:
         return len(source)
 
     def commit(self) -> Version:
-        """Makes what was put part of the ntuple; the new version."""
-        version = Version(self._appender.commit(), self._left_out)
-        self._left_out = {}
+        """Makes what was put part of the ntuple; the new version.
+
+        Raises Stale if what was put was freed meanwhile, NotFound if the ntuple was destroyed: nothing can be put then, another appender goes on.
+        """
+        try:
+            version = Version(self._appender.commit(), self._left_out)
+        except (Stale, NotFound) as error:
+            if isinstance(error, Stale):
+                _said(error, lambda told: f"{told}; begin again with another appender, and all that was put")
+            self._ended = error
+            raise
+        self._left_out, self._has_put, self._are_fewer = {}, False, True
         return version
 
     def discard(self) -> None:
@@ -1933,10 +2220,47 @@ class Appender:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _value: Any, _trace: Any) -> None:
-        if kind is None:
+        if kind is None and self._has_put:
             self.commit()
-        else:
+            return
+        try:
+            if kind is None:
+                # Nothing new makes no version; what is filled and is no field is told even so.
+                self._appender.check()
+        finally:
             self.discard()
+
+
+#: Fields that an error names at most, of each kind.
+_TOLD_MAX = 12
+
+
+def _check_names(known: Mapping[str, Field], fields: list[tuple[str, _arrays.Tree]], filled: Collection[str]) -> None:
+    """Raises Invalid for fields that there are not, with those that are missing, in the words that there are for a file with such."""
+    more = [(name, _arrays.type_of(tree)) for name, tree in fields if name not in known]
+    if not more:
+        return
+    given = {name for name, _ in fields}
+    own = [(name, _arrays.type_in_words(field)) for name, field in known.items() if not field.projected]
+    are_all = not any(name in given for name, _ in own)
+    missing = [(name, of) for name, of in own if are_all or not (name in given or name in filled)]
+    if are_all:
+        remedies = "; these are all that it has, and entries are not made of what is filled alone"
+    else:
+        remedies = "; `fill` gives what is missing a value" if missing else ""
+        remedies += "; `leave_out` leaves out what the ntuple has not"
+    raise Invalid(_unlike(missing, more) + remedies)
+
+
+def _unlike(missing: list[tuple[str, str]], more: list[tuple[str, str]]) -> str:
+    """How fields are other ones than those of the ntuple: names and types."""
+    kinds = [("missing", missing), ("not in the ntuple", more)]
+    return "; ".join(["the fields are not those of the ntuple", *(f"{kind}: {_listed(some)}" for kind, some in kinds if some)])
+
+
+def _listed(fields: list[tuple[str, str]]) -> str:
+    others = [f"and {len(fields) - _TOLD_MAX} others"] if len(fields) > _TOLD_MAX else []
+    return ", ".join([f'"{name}" ({of})' for name, of in fields[:_TOLD_MAX]] + others)
 
 
 #: What has entries that can be appended, beside arrays.

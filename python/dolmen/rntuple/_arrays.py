@@ -19,12 +19,21 @@ Part = tuple[str, "Field", Tree]
 
 _DTYPES = {"?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"}
 _OPTIONAL = "std::optional<"
-#: What lists have that are all empty, where nothing says what it would be. It is known by being this, and is else as what numpy makes of nothing.
+#: What has no values, and what lists have that are all empty, where nothing says what it would be. It is known by being this, and is else as what numpy makes of nothing.
 _UNKNOWN: Tree = ("values", "f8", b"")
 
 
 def _invalid(text: str) -> Invalid:
     return Invalid(text)
+
+
+def utf8(what: str, text: Any) -> Any:
+    """A text as it is; raises Invalid for one that UTF-8 does not have, as that of bytes that are none."""
+    try:
+        str(text).encode()
+    except UnicodeEncodeError:
+        raise _invalid(f"{text!r} is no {what}: it has characters that UTF-8 does not have") from None
+    return text
 
 
 def numpy_of(memory: Any, dtype: str) -> np.ndarray[Any, Any]:
@@ -109,6 +118,14 @@ def field_like(tree: Tree, name: str = "") -> Field:
     elif tree[0] == "repeated" or role == "collection":
         field.children = [field_like(tree[3], "_0")]
     return field
+
+
+def type_in_words(field: Field) -> str:
+    """The type of a field in C++, or what it is, where it has none."""
+    if field.type or field.role == "record":
+        return field.type or f"a record of {', '.join(child.name for child in field.children)}"
+    kinds = {"collection": "a collection ", "variant": "a variant "}
+    return f"{kinds.get(field.role, '')}without a name of its type"
 
 
 def type_of(tree: Tree) -> str:
@@ -264,8 +281,65 @@ def _union(tags: Any, index: Any, contents: list[Any]) -> Any:
     return ak.contents.UnionArray(tags, index, contents)
 
 
+def has_text(tree: Tree) -> bool:
+    """Whether something in it is text."""
+    kind = tree[0]
+    if kind == "record":
+        return any(has_text(part) for _, part in tree[2])
+    if kind == "variant":
+        return any(has_text(part) for part in tree[3])
+    return tree[:2] == ("lists", "text") or (kind in ("lists", "repeated") and has_text(tree[3]))
+
+
+def as_bytes(tree: Tree) -> Tree:
+    """The same with bytes where it has text."""
+    kind = tree[0]
+    if kind == "record":
+        return (*tree[:2], [(name, as_bytes(part)) for name, part in tree[2]])
+    if kind == "variant":
+        return (*tree[:3], [as_bytes(part) for part in tree[3]])
+    if tree[:2] == ("lists", "text"):
+        return (kind, "streamed", *tree[2:])
+    return (*tree[:3], as_bytes(tree[3])) if kind in ("lists", "repeated") else tree
+
+
+def has_parquet(kind: Any) -> bool:
+    """Whether columns of Parquet are as an Arrow type is: what has one of several types, or no members, has none."""
+    import pyarrow.types as pt
+
+    if pt.is_union(kind) or (pt.is_struct(kind) and not kind.num_fields):
+        return False
+    return all(has_parquet(kind.field(at).type) for at in range(kind.num_fields))
+
+
+def first_bad(array: Any) -> int | None:
+    """The first of an Arrow array that has text that is no UTF-8."""
+    import pyarrow as pa
+
+    def is_valid(some: Any) -> bool:
+        try:
+            some.validate(full=True)
+        except pa.ArrowInvalid as error:
+            if "UTF8" not in str(error):
+                raise
+            return False
+        return True
+
+    if is_valid(array):
+        return None
+    first, end = 0, len(array)
+    while end - first > 1:
+        middle = (first + end) // 2
+        # A slice is looked at with all that is beside it, and what is taken alone.
+        if is_valid(array.take(pa.array(range(first, middle), pa.int64()))):
+            first = middle
+        else:
+            end = middle
+    return first
+
+
 def to_arrow(field: Field, tree: Tree) -> Any:
-    """An Arrow array; offsets are of 64 bits."""
+    """An Arrow array, whose type the field alone says; offsets are of 64 bits. Whether texts are UTF-8 is not looked at: see ``first_bad``."""
     import pyarrow as pa
 
     field = field.inner()
@@ -282,12 +356,7 @@ def to_arrow(field: Field, tree: Tree) -> Any:
     offsets = numpy_of(tree[2], "i8")
     if tree[1] != "items":
         buffers = [None, pa.py_buffer(tree[2]), pa.py_buffer(tree[3][2])]
-        text = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
-        try:
-            text.validate(full=True)
-        except pa.ArrowInvalid:
-            return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
-        return text
+        return pa.Array.from_buffers(pa.large_string() if tree[1] == "text" else pa.large_binary(), len(offsets) - 1, buffers)
     item = _item(field)
     content = _arrow_record(_parts(field, tree[3]), tree[3][1]) if item is None else to_arrow(item, tree[3])
     if field.is_optional:
@@ -322,9 +391,12 @@ def _arrow_variant(field: Field, tree: Tree) -> Any:
     contents = [to_arrow(child, part) for child, part in zip(field.children, tree[3])]
     names = [child.name for child in field.children]
     if (tags < 0).any():
-        # What has none of the alternatives is a null of a kind of its own.
-        tags = np.where(tags < 0, len(contents), tags).astype("i1")
-        contents, names = [*contents, pa.nulls(1)], [*names, "none"]
+        # What has none of the alternatives is a null of the first, in its place there, so that the type is the same.
+        of_first, tags = tags <= 0, np.where(tags < 0, 0, tags).astype("i1")
+        places = index[of_first]
+        contents[0] = contents[0].take(pa.array(places, mask=(numpy_of(tree[1], "i1") < 0)[of_first]))
+        index = index.copy()
+        index[of_first] = np.arange(len(places))
     offsets = pa.array(index.astype("i4"))
     return pa.UnionArray.from_dense(pa.array(tags), offsets, contents, names)
 
@@ -359,6 +431,8 @@ def tree_of(value: Any, what: str) -> Tree:
             return _as_lists(array, what)
     if array.ndim == 0:
         raise _invalid(f"{what}: a single value ({type(value).__name__}) is no array of entries")
+    if array.shape == (0,) and (array.dtype == object or isinstance(value, list | tuple)):
+        return _UNKNOWN
     if array.dtype.kind in "UT" or (array.dtype == object and all(isinstance(one, str) for one in array.ravel())):
         return _of_text_array(array, what)
     if array.dtype == object or array.dtype.kind == "S":
@@ -441,13 +515,27 @@ def _of_objects(values: list[Any] | tuple[Any, ...], what: str) -> Tree:
     if any(int(float(one)) != one for one in large) and any(isinstance(one, float | np.floating) for one in _flat(values)):
         raise _invalid(f"{what}: no type holds all of its whole numbers; some would be rounded")
     try:
-        return _of_awkward(_packed(ak.from_iter(values)), what)
+        tree = _of_awkward(_packed(ak.from_iter(values)), what)
     except Error:
         raise
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         told = str(error).strip().partition("\n")[0]
         kinds = ", ".join(sorted({type(one).__name__ for one in values})[:5])
         raise _invalid(f"{what}: no array can be made of these values ({kinds}): {told}") from None
+    if _has_alternatives(tree):
+        # What is a mistake far more often than a field of several types is one only where that is said.
+        raise _invalid(
+            f"{what}: its values are of several types ({type_of(tree)}); have them of one, or, for a field of type std::variant, give an awkward"
+            " array (ak.Array) of them"
+        )
+    return tree
+
+
+def _has_alternatives(tree: Tree) -> bool:
+    """Whether something in it is of one of several types."""
+    if tree[0] == "record":
+        return any(_has_alternatives(part) for _, part in tree[2])
+    return tree[0] == "variant" or (tree[0] in ("lists", "repeated") and _has_alternatives(tree[3]))
 
 
 def _flat(values: Any) -> Iterator[Any]:
@@ -480,12 +568,15 @@ def _of_numpy(array: np.ndarray[Any, Any], what: str) -> Tree:
     if array.ndim == 0:
         raise _invalid(f"{what}: a single value is no array of entries")
     if array.dtype.names:
-        fields = [(name, _of_numpy(array[name], what)) for name in array.dtype.names]
+        fields = [(utf8("name of a field", name), _of_numpy(array[name], what)) for name in array.dtype.names]
         return ("record", len(array), fields)
     if array.ndim > 1:
         count = array.shape[1]
         flat = np.ascontiguousarray(array).reshape((len(array) * count,) + array.shape[2:])
         return ("repeated", count, len(array), _of_numpy(flat, what))
+    if array.dtype.kind == "f" and array.dtype.itemsize == 2:
+        # No field has such, and one of floats has their values as they are.
+        array = array.astype("f4")
     native = array.dtype.newbyteorder("=")
     code = "?" if native == np.bool_ else f"{native.kind}{native.itemsize}"
     if code not in _DTYPES:
@@ -587,6 +678,12 @@ def _of_arrow(value: Any, what: str) -> Tree:
 
 def types_of(fields: list[tuple[str, Tree]]) -> list[tuple[str, Tree]]:
     """Fields without values, for a schema; raises Invalid where a type is not known."""
+    for name, tree in fields:
+        if tree is _UNKNOWN:
+            raise _invalid(
+                f"field {name!r}: it has no values, so that nothing says of what type they would be; give the type, as in np.array([], 'f8'),"
+                " pa.array([], pa.string()) or ak.enforce_type(ak.Array([]), 'string')"
+            )
     return [(name, _emptied(tree, f"field {name!r}")) for name, tree in fields]
 
 
@@ -603,6 +700,11 @@ def _emptied(tree: Tree, what: str) -> Tree:
     if kind == "lists":
         return (kind, tree[1], np.zeros(1, "i8"), _emptied(tree[3], what))
     if kind == "repeated":
+        if tree[1] == 0:
+            raise _invalid(
+                f"{what}: its arrays have no elements in each entry ({type_of(tree)}), which neither Arrow nor uproot reads; leave it out, or give"
+                " lists, as by ak.from_regular(ak.Array(arrays), axis=None)"
+            )
         return (kind, tree[1], 0, _emptied(tree[3], what))
     if kind == "record":
         return (kind, 0, [(name, _emptied(part, what)) for name, part in tree[2]])
@@ -642,6 +744,10 @@ def _kept(array: np.ndarray[Any, Any], wanted: str) -> np.ndarray[Any, Any] | No
         made = array.astype(wanted)
         if array.dtype.kind not in "iu" or made.dtype.kind != "f":
             return made
+    elif array.dtype.kind == "f" and wanted[0] == "f":
+        with np.errstate(over="ignore"):
+            made = array.astype(wanted)
+        return made if ((made == array) | np.isnan(array)).all() else None
     elif array.dtype.kind not in "iu" or wanted == "?":
         return None
     low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
@@ -671,7 +777,11 @@ def fitted(field: Field, tree: Tree, what: str) -> Tree:
         array = numpy_of(tree[2], tree[1])
         made = _kept(array, wanted)
         if made is None:
-            raise _invalid(f"{what}: it has values of {array.dtype} that {field.type}, the type of the field, does not hold as they are")
+            why = f"it has values of {array.dtype} that {field.type}, the type of the field, does not hold as they are"
+            if array.dtype.kind == "f" and wanted[0] != "?":
+                rounds = "rounds them" if wanted[0] == "f" else "cuts them to whole numbers, and such alone are taken"
+                why += f"; .astype('{wanted}') {rounds}"
+            raise _invalid(f"{what}: {why}")
         return ("values", wanted, made)
     if kind == "repeated" and field.role == "collection" and not field.is_optional:
         # Lists that happen to be of one length.
@@ -727,9 +837,15 @@ _TAKEN = (
 )
 
 
-def fields_of(data: Any) -> list[tuple[str, Tree]]:
-    """Names and trees of fields: of a mapping, a table of Arrow or pandas, or an awkward array of records. All have as many entries."""
-    fields = [(name, tree_of(value, f"field {name!r}")) for name, value in _columns_of(data)]
+def fields_of(
+    data: Any, none: str = "the data have no fields, and entries are made of values of fields"
+) -> list[tuple[str, Tree]]:
+    """Names and trees of fields: of a mapping, a table of Arrow or pandas, whose index is none of them, or an awkward array of records. All have
+    as many entries. Raises Invalid, which says ``none`` where there are none.
+    """
+    fields = [(utf8("name of a field", name), tree_of(value, f"field {name!r}")) for name, value in _columns_of(data)]
+    if not fields:
+        raise _invalid(none)
     for name, tree in fields[1:]:
         if length(tree) != length(fields[0][1]):
             first, count = fields[0][0], length(fields[0][1])
@@ -756,7 +872,7 @@ def _columns_of(data: Any) -> list[tuple[str, Any]]:
         return [(str(name), value) for name, value in data.items()]
     if isinstance(data, list | tuple) and all(isinstance(one, tuple) and len(one) == 2 for one in data):
         return [(str(name), value) for name, value in dict(data).items()]
-    raise _invalid(f"a {kind} has no fields: {_TAKEN}")
+    raise _invalid(f"{kind} has no fields: {_TAKEN}")
 
 
 def length(tree: Tree) -> int:

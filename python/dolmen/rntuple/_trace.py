@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 from dolmen._dolmen import parse_trace, trace_text
-from dolmen.errors import Invalid
+from dolmen.errors import Invalid, _of_system
+from dolmen.rntuple._arrays import utf8
 
 #: Names of fields that were read together, and of how many entries.
 Reading = tuple[list[str], int]
@@ -23,13 +24,18 @@ class Trace:
         for names, count in given:
             if not isinstance(count, int) or not 0 <= count < 1 << 64:
                 raise Invalid(f"{count!r} is no number of entries that were read of {', '.join(map(str, names))}")
+            for name in names:
+                utf8("name of a field", name)
         self._readings = parse_trace(trace_text(given))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """A trace that was saved; raises Invalid, with the line, for a file of something else."""
-        with open(path, "rb") as file:
-            text = file.read()
+        try:
+            with open(path, "rb") as file:
+                text = file.read()
+        except OSError as error:
+            raise _of_system(error, os.fspath(path)) from error
         try:
             return cls(parse_trace(text.decode()))
         except UnicodeDecodeError:
@@ -44,9 +50,11 @@ class Trace:
             with open(part, "x", encoding="utf-8", newline="\n") as file:
                 file.write(trace_text(self._readings))
             os.replace(part, path)
-        except BaseException:
+        except BaseException as error:
             if os.path.exists(part):
                 os.remove(part)
+            if isinstance(error, OSError) and error.errno:
+                raise _of_system(OSError(error.errno, os.strerror(error.errno)), os.fspath(path)) from error
             raise
 
     def __iter__(self) -> Iterator[Reading]:

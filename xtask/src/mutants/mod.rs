@@ -179,8 +179,9 @@ impl Ground {
             ensure!(end == End::Well, "{package} {binary}: fails without a fault; see {}", log.display());
             for filter in filters {
                 let named = read(&log)?[before..].lines().any(|line| {
-                    line.strip_prefix("test ")
-                        .is_some_and(|name| name.contains(filter) && !line.ends_with("FAILED"))
+                    // What a test has begun to say without an end of the line stands before it.
+                    line.split_once("test ")
+                        .is_some_and(|(_, name)| name.contains(filter) && !line.ends_with("FAILED"))
                 });
                 ensure!(named, "{package} {binary}: no test is called {filter}");
             }

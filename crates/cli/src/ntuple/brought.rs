@@ -1,13 +1,14 @@
 //! What is brought into a container: ntuples and trees that are imported, or appended to an ntuple.
 
+use super::fields::fits;
 use super::filter::number;
 use super::home::Home;
 use super::source::{Any, Source, any_at, each};
 use super::stored::{
-    LEAVE_OUT, Named, compression, create_options, described, leaving_out, open, refused, told,
+    LEAVE_OUT, Named, OfBranches, compression, create_options, described, leaving_out, open, refused, told,
 };
 use super::version::VersionArg;
-use super::{heard, step};
+use super::{TOLD_MAX, heard, step};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::Answer;
 use crate::path::{shown_outside, word};
@@ -18,14 +19,10 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use dolmen_remote::address;
 use dolmen_rntuple::Error;
 use dolmen_rntuple::format::block::Compression;
-use dolmen_rntuple::store::{Appender, Fill, LeftOut, TreeOptions, Version};
+use dolmen_rntuple::store::{Appender, Fill, LeftOut, Stored, TreeOptions, Version, When};
 use dolmen_rntuple::write::Options;
-use serde_json::json;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-
-/// Names at most that are told as text.
-const TOLD_MAX: usize = 12;
 
 /// Files at most that stay open between a look at their schemas and the reading of their entries: others are opened once more, so that any number
 /// can be appended at once.
@@ -77,8 +74,8 @@ pub(crate) struct Append {
     /// Which ntuple or tree of the files, if there are several
     #[arg(long, value_name = "NTUPLE", visible_alias = "tree", conflicts_with = "from")]
     ntuple: Option<String>,
-    /// The value of a field that a source lacks: a number, or nothing behind the = for zeros and what is empty; again for each such field. What a
-    /// source has of it is taken as it is
+    /// The value of a field that a source lacks, or of all that a pattern such as 'HLT_*' fits: a number, or nothing behind the = for zeros and what
+    /// is empty; again for each such field. What a source has of it is taken as it is
     #[arg(long = "fill", value_name = "FIELD=VALUE", value_parser = fill)]
     fills: Vec<Fill>,
     /// Leave out fields and branches that the ntuple has not, and branches that cannot be read, and say which
@@ -129,28 +126,12 @@ pub(crate) fn import(args: &Import) -> Outcome<Answer> {
     let done = imported(args, &any, &opened, &name);
     let done = done.doing(|| format!("import {name} into {}", opened.shown()));
     opened.close()?;
-    let Imported { version, renamed, left_out } = done?;
-    let mut lines = vec![format!("{name}, {}", told(&version))];
-    lines.extend(renamed.iter().take(TOLD_MAX).map(|(branch, field)| format!("{branch} is called {field}")));
-    if renamed.len() > TOLD_MAX {
-        lines.push(format!("so are {} others; --json tells all", renamed.len() - TOLD_MAX));
-    }
-    let mut json = described(&version);
-    json["renamed"] = renamed.iter().map(|(branch, field)| (branch.to_string(), json!(field))).collect();
-    Ok(leaving_out(lines.join("\n"), json, &left_out))
-}
-
-/// What was imported.
-struct Imported {
-    version: Version,
-    /// Branches and their fields, where these have other names.
-    renamed: Vec<(Box<str>, Box<str>)>,
-    /// Why branches are left out.
-    left_out: Vec<String>,
+    let (version, branches) = done?;
+    Ok(branches.told(format!("{name}, {}", told(&version)), described(&version)))
 }
 
 /// Imports an ntuple or a tree.
-fn imported(args: &Import, any: &Any, to: &Home, name: &str) -> Outcome<Imported> {
+fn imported(args: &Import, any: &Any, to: &Home, name: &str) -> Outcome<(Version, OfBranches)> {
     let options = create_options(args.group);
     heard();
     let bar = Bar::of(any.entry_count(), "importing", "entries");
@@ -159,7 +140,7 @@ fn imported(args: &Import, any: &Any, to: &Home, name: &str) -> Outcome<Imported
         Any::Ntuple(opened) => {
             let version =
                 each!(&**opened, ntuple => to.store.import_telling(name, ntuple, &options, progress))?;
-            Ok(Imported { version, renamed: Vec::new(), left_out: Vec::new() })
+            Ok((version, OfBranches::default()))
         }
         Any::Tree(tree) => {
             let mut write = Options::default();
@@ -170,8 +151,7 @@ fn imported(args: &Import, any: &Any, to: &Home, name: &str) -> Outcome<Imported
             let how = TreeOptions { branches, leaves_out: args.leave_out, write };
             let imported = to.store.import_tree(name, tree, &how, &options, progress);
             let imported = imported.map_err(|error| refused(error, LEAVE_OUT))?;
-            let left_out = imported.left_out.iter().map(ToString::to_string).collect();
-            Ok(Imported { version: imported.version, renamed: imported.renamed, left_out })
+            Ok((imported.version, OfBranches::new(imported.renamed, &imported.left_out)))
         }
     }
 }
@@ -237,7 +217,7 @@ fn appended(args: &Append, given: Vec<Given<'_>>, to: &Home, words: &str) -> Out
     let stored = to.store.ntuple(&args.named.name)?;
     heard();
     let mut appender = stored.append()?;
-    appender.fill(args.fills.clone(), &Options::default());
+    appender.fill(spelt_out(&args.fills, &stored)?, &Options::default());
     appender.leave_out(args.leave_out);
     let put = put_all(args, given, &mut appender, words);
     match put.and_then(|left_out| Ok((appender.commit().map_err(remedied)?, left_out))) {
@@ -290,6 +270,34 @@ fn check(appender: &Appender, any: &Any) -> dolmen_rntuple::Result<Vec<LeftOut>>
     }
 }
 
+/// Values of fields, each by its name: a pattern stands for those that it fits, but for who is named, or was fitted by one before it.
+fn spelt_out(fills: &[Fill], stored: &Stored) -> Outcome<Vec<Fill>> {
+    if !fills.iter().any(|fill| fill.field.contains(['*', '?'])) {
+        return Ok(fills.to_vec());
+    }
+    let ntuple = stored.open(When::Now)?;
+    let fields = &ntuple.header().schema.fields;
+    let tops: Vec<&str> = ntuple.top_fields().map(|number| &*fields[number as usize].name).collect();
+    let is_pattern = |fill: &&Fill| fill.field.contains(['*', '?']) && !tops.contains(&&*fill.field);
+    let (patterns, mut found): (Vec<Fill>, Vec<Fill>) =
+        fills.iter().cloned().partition(|fill| is_pattern(&fill));
+    for pattern in patterns {
+        let fitting: Vec<&str> = tops.iter().copied().filter(|name| fits(&pattern.field, name)).collect();
+        if fitting.is_empty() {
+            return Err(Failure::new(
+                Exit::Missing,
+                format!("no field fits \"{}\" of --fill", pattern.field),
+            ));
+        }
+        for name in fitting {
+            if found.iter().all(|fill| *fill.field != *name) {
+                found.push(Fill { field: name.into(), ..pattern.clone() });
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// Refuses two values of one field.
 fn refuse_twice(fills: &[Fill]) -> Outcome<()> {
     let twice = (1..fills.len()).find(|&at| fills[..at].iter().any(|fill| fill.field == fills[at].field));
@@ -306,8 +314,13 @@ fn remedied(error: Error) -> Failure {
             "--leave-out leaves such branches out, and --fill fills fields that they were",
         );
     };
-    let missing: String = fields.missing.iter().map(|(name, _)| format!(" {}", filling(name))).collect();
-    let hint = match (&*missing, &fields.more[..]) {
+    let some = fields.missing.iter().take(TOLD_MAX);
+    let mut missing: String = some.map(|(name, _)| format!(" {}", filling(name))).collect();
+    if fields.missing.len() > TOLD_MAX {
+        let others = fields.missing.len() - TOLD_MAX;
+        missing += &format!(" and so on for {others} others (--fill 'PATTERN=VALUE' is of all that fit)");
+    }
+    let hint = match (missing.as_str(), &fields.more[..]) {
         _ if fields.are_all || !fields.others.is_empty() => None,
         (missing, []) => Some(format!("add{missing}, with the value of each")),
         ("", _) => Some("add --leave-out to append the others".to_owned()),

@@ -89,7 +89,7 @@ fn named_or_fitting<N: AsRef<str>, T>(
 }
 
 /// Whether a name fits a pattern, in which `*` stands for any characters and `?` for one.
-fn fits(pattern: &str, name: &str) -> bool {
+pub(super) fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     // Where the last star is, and how far the name was behind what it stood for.
     let (mut at, mut of_name, mut star) = (0, 0, None);

@@ -16,6 +16,9 @@ const COMPARES: [(&str, Compare); 7] = [
     ("=", Compare::Equal),
 ];
 
+/// The least whole number of 64 bits.
+const LEAST: f64 = -9_223_372_036_854_775_808.0;
+
 /// What has to hold of an entry: of the number that a field has, or of how long a list or a text is.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Filter {
@@ -103,9 +106,16 @@ pub(super) fn number(text: &str) -> Option<Number> {
     let float = || match text {
         "true" => Some(Number::Unsigned(1)),
         "false" => Some(Number::Unsigned(0)),
-        _ => text.parse().ok().map(Number::Float),
+        _ => text.parse().ok().map(|float: f64| Number::Float(unmet(text, float))),
     };
     whole().or_else(signed).or_else(float)
+}
+
+/// The float of a text that is no whole number of 64 bits: what is below all of these is not rounded to the least of them.
+fn unmet(text: &str, float: f64) -> f64 {
+    let is_whole =
+        text.strip_prefix('-').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    if is_whole && float == LEAST { float.next_down() } else { float }
 }
 
 /// Entries of a range that pass all filters, as ranges; `progress` is told of entries that were looked at.
@@ -193,6 +203,10 @@ mod tests {
         assert_eq!(filter("len( a.b )>2"), is("a.b", true, Compare::Greater, Number::Unsigned(2)));
         let largest = Number::Unsigned(u64::MAX);
         assert_eq!(filter("x!=18446744073709551615"), is("x", false, Compare::NotEqual, largest));
+        let Ok(below) = filter("x == -9223372036854775809") else { panic!("it is a number") };
+        let least = Number::Signed(i64::MIN);
+        assert_eq!(filter("x > -9223372036854775808"), is("x", false, Compare::Greater, least));
+        assert_eq!(below.condition.number, Number::Float(LEAST.next_down()));
         for wrong in ["", "x", "> 3", "x >", "x ! 3", "x > y", "x => 3", "x << 3", "len() > 3"] {
             assert!(filter(wrong).is_err(), "{wrong}");
         }

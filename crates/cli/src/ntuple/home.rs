@@ -12,7 +12,7 @@ use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::Known;
 use dolmen_rntuple::rootfile::{self, FileOptions, FileTime, Output, RootFile, RootWriter};
 use dolmen_rntuple::store::{Store, StoreOptions};
-use dolmen_rntuple::{Ntuple, Source};
+use dolmen_rntuple::{Ntuple, Source, near};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -148,9 +148,15 @@ pub(crate) fn open_file(path: &Path, file: RootFile, name: Option<&str>) -> Outc
         |name: &str| trees.iter().any(|tree| &**tree == name) && !names.iter().any(|of| &**of == name);
     let failure = match (name, &names[..]) {
         (Some(name), _) if is_tree(name) => of_trees(&format!("\"{name}\" is a tree, and no ntuple")),
+        (Some(name), []) if !trees.is_empty() => {
+            let why = format!("there is neither an ntuple nor a tree \"{name}\"");
+            let near = near(name, trees.iter().map(|tree| &**tree));
+            let near = near.map_or_else(String::new, |near| format!("\"{near}\" is one; "));
+            Failure::new(Exit::Missing, why).hint(format!("{near}there are trees: {}", trees.join(", ")))
+        }
         (Some(name), _) => return opened(file, name).doing(doing),
         (None, [only]) => return opened(file, &only.clone()).doing(doing),
-        (None, []) if trees.is_empty() => Failure::new(Exit::Missing, "it has no ntuple"),
+        (None, []) if trees.is_empty() => Failure::new(Exit::Missing, "it has neither an ntuple nor a tree"),
         (None, []) => of_trees(&format!("it has no ntuple, but trees: {}", trees.join(", "))),
         (None, several) => {
             let failure = Failure::new(Exit::Usage, "it has several ntuples");
@@ -169,7 +175,7 @@ fn opened(mut file: RootFile, name: &str) -> dolmen_rntuple::Result<Ntuple<RootF
 fn of_trees(why: &str) -> Failure {
     let failure = Failure::new(Exit::Missing, why);
     failure
-        .hint("`dolmen ntuple show`, `head`, `read`, `import`, `append`, `skim` and `add-column` take trees")
+        .hint("`dolmen ntuple list`, `show`, `head`, `read`, `import`, `append`, `skim`, `add-column` and `to-parquet` take trees")
 }
 
 /// Begins a file of ROOT with what an ntuple is.
@@ -221,9 +227,13 @@ impl From<dolmen_remote::Error> for Failure {
         match error {
             E::Bucket(source) => dolmen_rntuple::Error::from(source).into(),
             E::NoObject { .. } => Self::new(Exit::Missing, error.to_string()),
-            E::Address { .. } | E::Scheme { .. } | E::WithinStore { .. } | E::Endpoint { .. } | E::NoKeys => {
-                Self::new(Exit::Usage, error.to_string())
-            }
+            E::Address { .. }
+            | E::Scheme { .. }
+            | E::WithinStore { .. }
+            | E::AtObject { .. }
+            | E::AroundStore { .. }
+            | E::Endpoint { .. }
+            | E::NoKeys => Self::new(Exit::Usage, error.to_string()),
             E::Certificates { ref source } | E::Start { ref source } => {
                 Self::new(Exit::Other, format!("{error}: {source}"))
             }

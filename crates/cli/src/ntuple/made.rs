@@ -3,10 +3,12 @@
 use super::entries::Part;
 use super::filter::{Filter, filter, known, passing, steps};
 use super::home::{self, Home};
-use super::parquet::{self, Writer};
+use super::parquet::{Unwritten, Writer, has_columns};
 use super::source::{Any, Opened, Source, each};
-use super::stored::{LEAVE_OUT, Named, Written, create_options, described, leaving_out, refused, told};
-use super::{heard, step};
+use super::stored::{
+    LEAVE_OUT, Named, OfBranches, Pages, Written, create_options, described, leaving_out, refused, told,
+};
+use super::{TOLD_MAX, heard, step};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, count};
 use crate::path::shown_outside;
@@ -14,7 +16,9 @@ use crate::place::ContArg;
 use crate::progress::Bar;
 use clap::Args;
 use dolmen_rntuple::bucket::BucketError;
-use dolmen_rntuple::store::{ColumnAdder, Skimmed, TreeOptions, Version, Wanted, When, skim_to};
+use dolmen_rntuple::store::{
+    ColumnAdder, Skimmed, TreeOptions, Version, Wanted, When, skim_to, skim_tree_to,
+};
 use dolmen_rntuple::write;
 use dolmen_rntuple::{Array, Entries};
 use serde_json::json;
@@ -22,6 +26,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("destination").required(true).args(["into", "to"]))]
 pub(crate) struct Skim {
     #[command(flatten)]
     source: Source,
@@ -29,17 +34,14 @@ pub(crate) struct Skim {
     #[arg(long = "field", short, value_name = "FIELD")]
     fields: Vec<Box<str>>,
     /// Leave out branches of a tree that cannot be read, and say which
-    #[arg(long, conflicts_with = "to")]
+    #[arg(long)]
     leave_out: bool,
     /// Only entries for which this holds: 'met > 20' of a number, 'len(hits) >= 2' of how long a list or a text is; of several all have to hold
     #[arg(long = "filter", value_name = "CONDITION", value_parser = filter)]
     filters: Vec<Filter>,
     /// Makes it an ntuple of a container, or of an object store: POOL CONT NTUPLE, s3://BUCKET PREFIX NTUPLE or s3://BUCKET/PREFIX NTUPLE, and
     /// s3://BUCKET/ NTUPLE of a bucket as a whole
-    #[arg(
-        long, value_names = ["POOL", "CONT", "NTUPLE"], num_args = 2..=3, required_unless_present = "to",
-        conflicts_with = "to"
-    )]
+    #[arg(long, value_names = ["POOL", "CONT", "NTUPLE"], num_args = 2..=3)]
     into: Vec<OsString>,
     /// Writes it as a file of ROOT, or s3://BUCKET/FILE; one that is there is replaced when the new one is whole
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
@@ -59,6 +61,9 @@ pub(crate) struct ToParquet {
     /// be read if none are named
     #[arg(long = "field", short, value_name = "FIELD")]
     fields: Vec<String>,
+    /// Leave out fields that no columns of Parquet are as, such as what has one of several types, and say which
+    #[arg(long)]
+    leave_out: bool,
     #[command(flatten)]
     part: Part,
     /// The file of Parquet to write, or s3://BUCKET/FILE; one that is there is replaced when the new one is whole
@@ -77,7 +82,7 @@ pub(crate) struct AddColumn {
     #[arg(long = "field", short, value_name = "FIELD")]
     fields: Vec<String>,
     #[command(flatten)]
-    written: Written,
+    pages: Pages,
 }
 
 pub(crate) fn skim(args: &Skim) -> Outcome<Answer> {
@@ -101,12 +106,12 @@ pub(crate) fn skim(args: &Skim) -> Outcome<Answer> {
         .doing(|| format!("skim {} to {name} in {}", args.source.shown(), home.shown()));
     drop(any);
     home.close()?;
-    let (done, left_out) = done?;
+    let (done, of_branches) = done?;
     let text = format!("{name}, {}; {}", told(&done.version), clusters(done.passed, done.written));
     let mut json = described(&done.version);
     json["clusters_passed"] = json!(done.passed);
     json["clusters_written"] = json!(done.written);
-    Ok(leaving_out(text, json, &left_out))
+    Ok(of_branches.told(text, json))
 }
 
 /// Opens what is read and the container that is written, which can be of one pool.
@@ -118,8 +123,7 @@ fn open_both(from: &Source, to: &ContArg) -> Outcome<(Any, Home)> {
     Ok((Any::Ntuple(from.opened(read, name)?.into()), written))
 }
 
-/// What was made, and why branches were left out.
-fn skim_into(args: &Skim, any: &Any, home: &Home, name: &str) -> Outcome<(Skimmed, Vec<String>)> {
+fn skim_into(args: &Skim, any: &Any, home: &Home, name: &str) -> Outcome<(Skimmed, OfBranches)> {
     let (ranges, names) = wanted(args, any)?;
     let fields: Vec<&str> = names.iter().map(|name| &**name).collect();
     let wanted = Wanted { fields: &fields, ranges: &ranges };
@@ -131,24 +135,40 @@ fn skim_into(args: &Skim, any: &Any, home: &Home, name: &str) -> Outcome<(Skimme
             let made = each!(&**opened, ntuple => {
                 home.store.skim_telling(ntuple, &wanted, name, &how, &write, |done| step(&bar, done))
             });
-            Ok((made?, Vec::new()))
+            Ok((made?, OfBranches::default()))
         }
         Any::Tree(tree) => {
-            let branches = (!names.is_empty()).then_some(names);
-            let of = TreeOptions { branches, leaves_out: args.leave_out, write };
+            let of = TreeOptions { branches: branches(names), leaves_out: args.leave_out, write };
             let made = home.store.skim_tree(name, (tree, &ranges), &of, &how, |done| step(&bar, done));
             let made = made.map_err(|error| refused(error, LEAVE_OUT))?;
-            let (version, left_out) = (made.version, made.left_out.iter().map(ToString::to_string).collect());
-            Ok((Skimmed { passed: 0, written: version.cluster_count, version }, left_out))
+            let (version, of_branches) = (made.version, OfBranches::new(made.renamed, &made.left_out));
+            Ok((Skimmed { passed: 0, written: version.cluster_count, version }, of_branches))
         }
     }
 }
 
+/// Branches that are named; none for all.
+fn branches(names: Vec<Box<str>>) -> Option<Vec<Box<str>>> {
+    (!names.is_empty()).then_some(names)
+}
+
 fn skim_to_file(args: &Skim, any: &Any, file: &Path) -> Outcome<Answer> {
-    let opened = ntuple(any)?;
     let (ranges, names) = wanted(args, any)?;
     let bar = Bar::of(any.entry_count(), "skimming", "entries");
-    let (passed, written) = put_in_file(opened, (&names, &ranges), &args.written.options(), (file, &bar))?;
+    let write = args.written.options();
+    let (passed, written, of_branches) = match any {
+        Any::Ntuple(opened) => {
+            let (passed, written) = put_in_file(opened, (&names, &ranges), &write, (file, &bar))?;
+            (passed, written, OfBranches::default())
+        }
+        Any::Tree(tree) => {
+            let of = TreeOptions { branches: branches(names), leaves_out: args.leave_out, write };
+            let begin = home::beginning(file)?;
+            let made = skim_tree_to((tree, &ranges), &of, begin, |done| step(&bar, done));
+            let made = made.map_err(|error| refused(error, LEAVE_OUT))?;
+            (0, made.clusters, OfBranches::new(made.renamed, &made.left_out))
+        }
+    };
     drop(bar);
     let entries: u64 = ranges.iter().map(|range| range.end - range.first).sum();
     let told = format!(
@@ -157,10 +177,8 @@ fn skim_to_file(args: &Skim, any: &Any, file: &Path) -> Outcome<Answer> {
         shown_outside(file),
         clusters(passed, written)
     );
-    Ok(Answer::new(
-        told,
-        json!({ "entries": entries, "clusters_passed": passed, "clusters_written": written }),
-    ))
+    let json = json!({ "entries": entries, "clusters_passed": passed, "clusters_written": written });
+    Ok(of_branches.told(told, json))
 }
 
 /// Writes fields and entries to a file; how many clusters were taken as they were, and how many written anew.
@@ -213,17 +231,6 @@ fn wanted(args: &Skim, any: &Any) -> Outcome<(Vec<Entries>, Vec<Box<str>>)> {
     Ok((ranges, names))
 }
 
-/// What is skimmed to a file: no tree.
-fn ntuple(any: &Any) -> Outcome<&Opened> {
-    match any {
-        Any::Ntuple(opened) => Ok(opened),
-        Any::Tree(tree) => {
-            let failure = Failure::new(Exit::Usage, format!("{} is a tree, and no ntuple", tree.name()));
-            Err(failure.hint("skim it to a container or an object store with --into, and export that"))
-        }
-    }
-}
-
 pub(crate) fn add_column(args: &AddColumn) -> Outcome<Answer> {
     let from = Source::of_words(&args.from, &args.named.cont.pool);
     let (any, home) = open_both(&from, &args.named.cont)?;
@@ -256,7 +263,7 @@ fn added(args: &AddColumn, any: &Any, home: &Home) -> Outcome<(Vec<String>, Vers
     }
     let none = any.read(&numbers, Entries { first: 0, end: 0 })?;
     let types: Vec<(&str, &Array)> = names.iter().map(|name| &**name).zip(&none).collect();
-    let options = args.written.options();
+    let options = args.pages.options();
     let mut schema = ntuple.header().schema.clone();
     write::schema(&mut schema, &types, options.compression)?;
     let bar = Bar::of(needs, "adding", "entries");
@@ -292,29 +299,52 @@ pub(crate) fn to_parquet(args: &ToParquet) -> Outcome<Answer> {
     let doing = || format!("write {} to {}", args.source.shown(), shown_outside(&args.to));
     args.source.refuse_own(&args.to).doing(doing)?;
     let any = args.source.open_any()?;
-    let (entries, groups) = parquet_of(args, &any).doing(doing)?;
+    let (entries, groups, left_out) = parquet_of(args, &any).doing(doing)?;
     let told = format!(
         "{} in {}, {}",
         count(entries, "entry", "entries"),
         shown_outside(&args.to),
         count(groups, "row group", "row groups")
     );
-    Ok(Answer::new(told, json!({ "entries": entries, "row_groups": groups })))
+    Ok(leaving_out(told, json!({ "entries": entries, "row_groups": groups }), &left_out))
 }
 
-/// How many entries and row groups were written.
-fn parquet_of(args: &ToParquet, any: &Any) -> Outcome<(u64, u64)> {
+/// Fields without those that no columns of Parquet are as, each with no values of it, and names of these.
+type Columns = (Vec<((String, usize), Array)>, Vec<String>);
+
+/// Fields with columns, and those without, which are left out if that is wanted.
+fn columns(args: &ToParquet, any: &Any) -> Outcome<Columns> {
+    let fields = any.fields(&args.fields)?;
+    let numbers: Vec<usize> = fields.iter().map(|(_, number)| *number).collect();
+    let none = any.read(&numbers, Entries { first: 0, end: 0 })?;
+    let (fit, unfit): (Vec<_>, Vec<_>) =
+        fields.into_iter().zip(none).partition(|(_, array)| has_columns(array));
+    let unfit: Vec<String> = unfit.into_iter().map(|((name, _), _)| name).collect();
+    if unfit.is_empty() || (args.leave_out && !fit.is_empty()) {
+        return Ok((fit, unfit));
+    }
+    let mut named: Vec<String> = unfit.iter().take(TOLD_MAX).map(|name| format!("\"{name}\"")).collect();
+    if unfit.len() > TOLD_MAX {
+        named.push(format!("and {} others", unfit.len() - TOLD_MAX));
+    }
+    let (fields, are) = if unfit.len() == 1 { ("field", "is") } else { ("fields", "are") };
+    let why = format!("no columns of Parquet are as {fields} {} {are}", named.join(", "));
+    let failure = Failure::new(Exit::Usage, why);
+    Err(match fit.is_empty() {
+        true => failure.hint("--field names those that are wanted"),
+        false => failure.hint("--leave-out leaves such fields out, and --field names those that are wanted"),
+    })
+}
+
+/// How many entries and row groups were written, and which fields were left out.
+fn parquet_of(args: &ToParquet, any: &Any) -> Outcome<(u64, u64, Vec<String>)> {
     heard();
     let range = args.part.range(any.entry_count())?;
-    let (names, numbers): (Vec<String>, Vec<usize>) = any.fields(&args.fields)?.into_iter().unzip();
+    let (fields, left_out) = columns(args, any)?;
+    let ((names, numbers), none): ((Vec<String>, Vec<usize>), Vec<Array>) = fields.into_iter().unzip();
     let known = known(any, &args.part.filters)?;
-    let none = any.read(&numbers, Entries { first: 0, end: 0 })?;
     let fields: Vec<(&str, &Array)> = names.iter().map(|name| &**name).zip(&none).collect();
-    let writer = Writer::begin(home::output(&args.to)?, &fields);
-    let mut writer = writer.map_err(|parquet::Refused(name)| {
-        let failure = Failure::new(Exit::Usage, format!("no column of Parquet is as field \"{name}\" is"));
-        failure.hint("--field names those that are wanted")
-    })?;
+    let mut writer = Writer::begin(home::output(&args.to)?, &fields);
     let failed = |error: std::io::Error| match error.downcast::<BucketError>() {
         Ok(error) => dolmen_rntuple::Error::from(error).into(),
         Err(error) => Failure::on_file(&args.to, &error),
@@ -328,12 +358,21 @@ fn parquet_of(args: &ToParquet, any: &Any) -> Outcome<(u64, u64)> {
             let arrays = any.read(&numbers, Entries { first: *first, end: *end })?;
             let place = |entry: u64| usize::try_from(entry - first).expect("it is in memory");
             let passed: Vec<_> = parts.iter().map(|part| place(part.first)..place(part.end)).collect();
-            writer.append(&arrays, &passed).map_err(failed)?;
+            writer.append(&arrays, &passed).map_err(|(number, why)| match why {
+                Unwritten::Io(error) => failed(error),
+                Unwritten::Text => {
+                    let name = &names[number];
+                    let why = format!("field \"{name}\" has texts in entries {first} to {end} that are no UTF-8, as all of Parquet are");
+                    let hint = "--field names those that are wanted; `to_parquet(strings=\"binary\")` of Python writes their bytes";
+                    Failure::new(Exit::Usage, why).hint(hint)
+                }
+            })?;
             written += parts.iter().map(|part| part.end - part.first).sum::<u64>();
             groups += 1;
         }
         step(&bar, looked.end - range.first)?;
     }
     writer.finish().map_err(failed)?;
-    Ok((written, groups))
+    let left_out = left_out.iter().map(|name| format!("\"{name}\": no columns of Parquet are as it is"));
+    Ok((written, groups, left_out.collect()))
 }

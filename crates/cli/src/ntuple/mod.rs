@@ -24,6 +24,9 @@ use crate::output::Answer;
 use crate::progress::Bar;
 use clap::Subcommand;
 
+/// Fields, versions and tags that are named at most where all are told as text.
+const TOLD_MAX: usize = 12;
+
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// List the ntuples of a container, or the ntuples and trees of a file of ROOT
@@ -162,6 +165,7 @@ impl From<dolmen_rntuple::Error> for Failure {
             | E::Changed { .. }
             | E::Expired
             | E::Lost
+            | E::WentBack
             | E::Freed { .. }
             | E::Contended { .. }
             | E::Slow { .. } => Self::new(Exit::InUse, why).hint("run the command again"),
@@ -179,10 +183,16 @@ impl From<dolmen_rntuple::Error> for Failure {
                     F::Unreachable => Exit::Nobody,
                     F::Denied => Exit::Refused,
                     F::NoBucket => Exit::Missing,
-                    F::Invalid => Exit::Usage,
+                    F::Invalid | F::Refused => Exit::Usage,
                     F::Other | F::Stopped | F::Doubtful => Exit::Other,
                 };
-                Self::new(exit, format!("{why}: {}", said(&*source.source)))
+                match source.failure {
+                    // What this program misses in an answer is no matter of address and region; what an endpoint says has the answer behind it.
+                    F::Invalid if source.source.source().is_none() => {
+                        Self::new(exit, source.source.to_string())
+                    }
+                    _ => Self::new(exit, format!("{why}: {}", said(&*source.source))),
+                }
             }
             E::Io { source, .. } => Self::new(exit_of(source.kind()), source.to_string()),
         }

@@ -67,30 +67,46 @@ pub(super) struct Writer {
     groups: Vec<(u64, Vec<Chunk>)>,
 }
 
-/// The field that no column of the format has, by its name.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Refused(pub(super) String);
+/// Whether the format has columns for a field.
+pub(super) fn has_columns(field: &Array) -> bool {
+    node("", field).is_some()
+}
+
+/// Why a column is not written.
+pub(super) enum Unwritten {
+    /// Its texts are no UTF-8: the format has no others.
+    Text,
+    Io(std::io::Error),
+}
+
+impl From<std::io::Error> for Unwritten {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
 
 impl Writer {
     /// Begins a file of these fields, whose arrays need not have entries.
-    pub(super) fn begin(
-        output: Box<dyn Output>,
-        fields: &[(&str, &Array)],
-    ) -> std::result::Result<Self, Refused> {
-        let schema =
-            fields.iter().map(|(name, array)| node(name, array)).collect::<std::result::Result<_, _>>()?;
-        Ok(Self { output, offset: 0, schema, groups: Vec::new() })
+    ///
+    /// REQUIRES: each [has columns](has_columns).
+    pub(super) fn begin(output: Box<dyn Output>, fields: &[(&str, &Array)]) -> Self {
+        let node = |(name, array): &(&str, &Array)| node(name, array).expect("it was looked at before");
+        Self { output, offset: 0, schema: fields.iter().map(node).collect(), groups: Vec::new() }
     }
 
-    /// Writes entries as a row group: those of the arrays that are in these ranges.
-    pub(super) fn append(&mut self, arrays: &[Array], entries: &[Range<usize>]) -> Result<()> {
+    /// Writes entries as a row group: those of the arrays that are in these ranges; of which array a column could not be written, and why.
+    pub(super) fn append(
+        &mut self,
+        arrays: &[Array],
+        entries: &[Range<usize>],
+    ) -> core::result::Result<(), (usize, Unwritten)> {
         if self.offset == 0 {
-            self.put(MAGIC)?;
+            self.put(MAGIC).map_err(|error| (0, error.into()))?;
         }
         let levels = Levels::of(entries.to_vec());
         let (count, mut chunks) = (levels.count(), Vec::new());
-        for array in arrays {
-            self.columns(array, &levels, &mut chunks)?;
+        for (number, array) in arrays.iter().enumerate() {
+            self.columns(array, &levels, &mut chunks).map_err(|why| (number, why))?;
         }
         self.groups.push((count, chunks));
         Ok(())
@@ -116,11 +132,17 @@ impl Writer {
     }
 
     /// Writes the columns of an array, whose values are at `places` of what is above.
-    fn columns(&mut self, array: &Array, levels: &Levels, chunks: &mut Vec<Chunk>) -> Result<()> {
+    fn columns(
+        &mut self,
+        array: &Array,
+        levels: &Levels,
+        chunks: &mut Vec<Chunk>,
+    ) -> core::result::Result<(), Unwritten> {
         match array {
-            Array::Values(values) => self.column(levels, &plain(values, levels.ranges()), chunks),
+            Array::Values(values) => Ok(self.column(levels, &plain(values, levels.ranges()), chunks)?),
             Array::Lists { of: Lists::Text, offsets, content } => {
-                self.column(levels, &texts(offsets, content, levels.ranges()), chunks)
+                let texts = texts(offsets, content, levels.ranges()).ok_or(Unwritten::Text)?;
+                Ok(self.column(levels, &texts, chunks)?)
             }
             Array::Lists { offsets, content, .. } => {
                 self.columns(content, &levels.within(|at| place(offsets[at])), chunks)
@@ -301,27 +323,24 @@ fn columns_of(node: &Node, path: &mut Vec<String>, out: &mut Vec<(Vec<String>, P
     path.truncate(depth);
 }
 
-fn node(name: &str, array: &Array) -> std::result::Result<Node, Refused> {
+fn node(name: &str, array: &Array) -> Option<Node> {
     let name = name.to_owned();
     match array {
         Array::Values(values) => {
             let (physical, converted) = stored_as(values);
-            Ok(Node::Leaf { name, physical, converted })
+            Some(Node::Leaf { name, physical, converted })
         }
         Array::Lists { of: Lists::Text, .. } => {
-            Ok(Node::Leaf { name, physical: Physical::Bytes, converted: Some(0) })
+            Some(Node::Leaf { name, physical: Physical::Bytes, converted: Some(0) })
         }
         Array::Lists { content, .. } | Array::Repeated { content, .. } => {
-            let item = node("element", content).map_err(|_of_item| Refused(name.clone()))?;
-            Ok(Node::List { name, item: item.into() })
+            Some(Node::List { name, item: node("element", content)?.into() })
         }
         Array::Record { fields, .. } if !fields.is_empty() => {
             let fields = fields.iter().map(|(field, array)| node(field, array));
-            let fields =
-                fields.collect::<std::result::Result<_, _>>().map_err(|_of_field| Refused(name.clone()))?;
-            Ok(Node::Record { name, fields })
+            Some(Node::Record { name, fields: fields.collect::<Option<_>>()? })
         }
-        Array::Record { .. } | Array::Variant { .. } => Err(Refused(name)),
+        Array::Record { .. } | Array::Variant { .. } => None,
     }
 }
 
@@ -369,14 +388,15 @@ fn plain(values: &Values, ranges: &[Range<usize>]) -> Vec<u8> {
     }
 }
 
-/// Texts as the format has them: each behind how many bytes it has.
-fn texts(offsets: &[i64], content: &Array, ranges: &[Range<usize>]) -> Vec<u8> {
+/// Texts as the format has them: each behind how many bytes it has; none if one is no UTF-8.
+fn texts(offsets: &[i64], content: &Array, ranges: &[Range<usize>]) -> Option<Vec<u8>> {
     let Array::Values(values) = content else { unreachable!("a text has bytes") };
     let mut out = Vec::new();
     for at in ranges.iter().cloned().flatten() {
         let text = &values.as_bytes()[place(offsets[at])..place(offsets[at + 1])];
+        core::str::from_utf8(text).ok()?;
         out.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
         out.extend_from_slice(text);
     }
-    out
+    Some(out)
 }

@@ -23,12 +23,12 @@ pub(super) struct Bar {
     pub(super) name: String,
     pub(super) stored_bytes: u64,
     pub(super) memory_bytes: u64,
-    /// Seconds to read it.
-    pub(super) seconds: f64,
+    /// What stands behind it: its bytes and what it takes to read it.
+    pub(super) told: String,
 }
 
-/// Draws the fields, one below the other. The picture has its name when it is whole.
-pub(super) fn draw(png: &Path, ntuple: &str, bars: &[Bar]) -> Outcome<()> {
+/// Draws the fields of an ntuple, one below the other; it is told beside its name whether reading costs money. The picture has its name when it is whole.
+pub(super) fn draw(png: &Path, ntuple: (&str, bool), bars: &[Bar]) -> Outcome<()> {
     let Some(name) = png.file_name() else {
         let error = std::io::Error::from(std::io::ErrorKind::IsADirectory);
         return Err(Failure::on_file(png, &error));
@@ -47,7 +47,7 @@ pub(super) fn draw(png: &Path, ntuple: &str, bars: &[Bar]) -> Outcome<()> {
     done
 }
 
-fn drawn(png: &Path, ntuple: &str, bars: &[Bar]) -> Outcome<()> {
+fn drawn(png: &Path, ntuple: (&str, bool), bars: &[Bar]) -> Outcome<()> {
     let rows = i32::try_from(bars.len()).expect("so few are drawn");
     let height = u32::try_from(HEAD + rows * ROW + 16).expect("it is above zero");
     let area = BitMapBackend::new(png, (WIDTH, height)).into_drawing_area();
@@ -63,7 +63,7 @@ type Painted = Result<(), Box<dyn std::error::Error>>;
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "pixels of a picture")]
 fn paint(
     area: &DrawingArea<BitMapBackend<'_>, plotters::coord::Shift>,
-    ntuple: &str,
+    (ntuple, has_prices): (&str, bool),
     bars: &[Bar],
     has_font: bool,
 ) -> Painted {
@@ -72,8 +72,9 @@ fn paint(
     let most = bars.iter().map(|bar| bar.stored_bytes.max(bar.memory_bytes)).max().unwrap_or(1).max(1);
     let length = |bytes: u64| (bytes as f64 / most as f64 * LONGEST).ceil() as i32;
     if has_font {
+        let costs = if has_prices { "seconds and money" } else { "seconds" };
         let title = format!(
-            "{ntuple}: bytes of fields, stored (dark) and in memory (light), and seconds to read each"
+            "{ntuple}: bytes of fields, stored (dark) and in memory (light), and {costs} to read each"
         );
         area.draw(&Text::new(title, (16, 16), text(20)))?;
     }
@@ -86,12 +87,39 @@ fn paint(
         let stored = [(LEFT, top + 6), (LEFT + length(bar.stored_bytes), top + ROW - 8)];
         area.draw(&Rectangle::new(stored, STORED.filled()))?;
         if has_font {
-            let name: String = bar.name.chars().take(48).collect();
-            area.draw(&Text::new(name, (16, top + 3), text(14)))?;
-            let told = format!("{}, {:.3} s", crate::output::human(bar.stored_bytes), bar.seconds);
-            area.draw(&Text::new(told, (LEFT + LONGEST as i32 + 20, top + 3), text(14)))?;
+            area.draw(&Text::new(shortened(&bar.name), (16, top + 3), text(14)))?;
+            area.draw(&Text::new(bar.told.as_str(), (LEFT + LONGEST as i32 + 20, top + 3), text(14)))?;
         }
     }
     area.present()?;
     Ok(())
+}
+
+/// Characters of a name that have room beside its bar.
+const NAME_MAX: usize = 48;
+
+/// A name for which there is room: of a long one beginning and end, by which names are told apart.
+fn shortened(name: &str) -> String {
+    let all: Vec<char> = name.chars().collect();
+    if all.len() <= NAME_MAX {
+        return name.to_owned();
+    }
+    let (before, behind) = (NAME_MAX / 2, NAME_MAX - NAME_MAX / 2 - 1);
+    all[..before].iter().chain(&['…']).chain(&all[all.len() - behind..]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NAME_MAX, shortened};
+
+    #[test]
+    fn long_names_are_told_apart_by_their_ends_and_show_that_they_are_cut() {
+        let fits = "x".repeat(NAME_MAX);
+        assert_eq!(shortened(&fits), fits);
+        let long = |end| format!("AnalysisMuonsAuxDyn_{}_{end}", "isolation".repeat(6));
+        let [pt, eta] = ["pt", "eta"].map(|end| shortened(&long(end)));
+        assert_eq!((pt.chars().count(), pt.chars().filter(|&of| of == '…').count()), (NAME_MAX, 1));
+        assert!(pt.starts_with("AnalysisMuonsAuxDyn_") && pt.ends_with("_pt") && eta.ends_with("_eta"));
+        assert_eq!(shortened(&"ä".repeat(60)).chars().count(), NAME_MAX);
+    }
 }

@@ -10,7 +10,7 @@ use crate::progress::Bar;
 use clap::{Args, ValueEnum};
 use dolmen_env::Address;
 use dolmen_remote::place_of;
-use dolmen_rntuple::estimate::{Medium, Usage, blob_bytes, usage};
+use dolmen_rntuple::estimate::{Medium, Prices, Usage, blob_bytes, usage};
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::rootfile::{FileOptions, FileTime, VirtualFile};
 use dolmen_rntuple::web::{Served, Shown};
@@ -46,8 +46,23 @@ pub(crate) struct Serve {
     #[command(flatten)]
     source: Source,
     /// Address and port; port 0 takes a free one. Whoever reaches it reads the ntuple
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0", value_parser = listen)]
     listen: SocketAddr,
+}
+
+/// An address to listen at.
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+    let written = if host == "localhost" { format!("127.0.0.1:{port}") } else { text.to_owned() };
+    let of_port = || {
+        format!(
+            "give an address, too: 127.0.0.1:{port} is for this machine, 0.0.0.0:{port} for all that reach it"
+        )
+    };
+    written.parse().map_err(|_wrong: std::net::AddrParseError| match host {
+        "" if port.parse::<u16>().is_ok() => of_port(),
+        _ => "give an address and a port, as in 127.0.0.1:8000, localhost:8000 or [::1]:8000".to_owned(),
+    })
 }
 
 #[derive(Args, Debug)]
@@ -66,6 +81,51 @@ pub(crate) struct Chosen {
     /// Bytes a second, other than the medium's
     #[arg(long, value_name = "SIZE", value_parser = crate::size::between(1, 1 << 50))]
     bandwidth: Option<u64>,
+    #[command(flatten)]
+    prices: PriceArgs,
+}
+
+/// A table of prices, other than the medium's.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Prices, in whatever money (of s3 those of its largest one, in dollars)")]
+struct PriceArgs {
+    /// Of 1000 requests that write
+    #[arg(long, value_name = "PRICE", value_parser = price)]
+    put_price: Option<f64>,
+    /// Of 1000 requests that read
+    #[arg(long, value_name = "PRICE", value_parser = price)]
+    get_price: Option<f64>,
+    /// Of a GB (10^9 bytes) kept for a month
+    #[arg(long, value_name = "PRICE", value_parser = price)]
+    storage_price: Option<f64>,
+    /// Of a GB (10^9 bytes) that is read
+    #[arg(long, value_name = "PRICE", value_parser = price)]
+    traffic_price: Option<f64>,
+}
+
+/// An amount of money.
+fn price(text: &str) -> Result<f64, String> {
+    let amount = text.parse().ok().filter(|amount: &f64| *amount >= 0.0 && amount.is_finite());
+    amount.ok_or_else(|| "give a number from 0 on, as in 0.005".to_owned())
+}
+
+impl PriceArgs {
+    /// The prices of a medium, but for those that are told.
+    fn of(&self, medium: &Prices) -> Prices {
+        let of_each = |told: Option<f64>| told.map(|price| price / 1000.0);
+        Prices {
+            put: of_each(self.put_price).unwrap_or(medium.put),
+            get: of_each(self.get_price).unwrap_or(medium.get),
+            gigabyte_month: self.storage_price.unwrap_or(medium.gigabyte_month),
+            gigabyte_out: self.traffic_price.unwrap_or(medium.gigabyte_out),
+        }
+    }
+}
+
+/// How amounts of money are told: in dollars, if the prices are those of the medium.
+fn money(medium: &Medium) -> impl Fn(f64) -> String {
+    let sign = if medium.prices == Medium::S3.prices { "$" } else { "" };
+    move |amount| format!("{sign}{}", digits(amount))
 }
 
 #[derive(Args, Debug)]
@@ -111,7 +171,7 @@ impl Chosen {
         if !(latency_s >= 0.0 && latency_s.is_finite()) {
             return Err(Failure::new(Exit::Usage, "a latency is a number of seconds from 0 on"));
         }
-        Ok(Medium { latency_s, bandwidth_bytes_s, ..medium })
+        Ok(Medium { latency_s, bandwidth_bytes_s, prices: self.prices.of(&medium.prices), ..medium })
     }
 
     /// What reading the fields takes, and how many were named.
@@ -155,6 +215,13 @@ fn by_top(header: &Header, usage: &Usage) -> BTreeMap<u32, (u64, u64, u64)> {
     sums
 }
 
+/// Fields at the top that are told. A collection that is known by other names is these, unless there is something in it that they do not show.
+fn shown_tops(header: &Header, sums: &BTreeMap<u32, (u64, u64, u64)>) -> Vec<u32> {
+    let known_as = header.schema.known_as(&header.schema.tops().collect());
+    let is_shown = |number: &u32| known_as[*number as usize] == *number || sums.contains_key(number);
+    header.schema.tops().filter(is_shown).collect()
+}
+
 /// Adds a field and, if they are wanted, those that are asked for below it, with the names by which they are.
 fn with_subfields<S: dolmen_rntuple::Source>(
     ntuple: &Ntuple<S>,
@@ -182,11 +249,8 @@ pub(crate) fn show(Show { source, subfields }: &Show) -> Outcome<Answer> {
     let sums = by_field(&header, &usage);
     let mut table = Table::new(&["field", "type", "pages", "stored", "in memory"]);
     let mut fields = Vec::new();
-    let known_as = header.schema.known_as(&header.schema.tops().collect());
-    // A collection that is known by other names is these, unless there is something in it that they do not show.
-    let is_shown = |number: &u32| known_as[*number as usize] == *number || sums.contains_key(number);
     let mut shown = Vec::new();
-    for number in header.schema.tops().filter(is_shown) {
+    for number in shown_tops(&header, &sums) {
         let field = (header.schema.fields[number as usize].name.to_string(), number);
         each!(&opened, ntuple => with_subfields(ntuple, field, *subfields, &mut shown));
     }
@@ -253,11 +317,11 @@ pub(crate) fn serve(args: &Serve, as_json: bool) -> Outcome<Answer> {
         Opened::Stored(ntuple, held) => (shown(ntuple, &name, options).doing(doing)?, Some(held)),
     };
     let served = Served::start(&Address::Tcp(args.listen), vec![file]).doing(doing)?;
-    let Address::Tcp(at) = served.address() else { unreachable!("it is one of the network") };
-    let url = format!("http://{at}/{name}");
+    let url = served.url(&name).expect("it is at an address of the network");
     let said = if as_json { format!("{}\n", json!({ "url": url })) } else { format!("{url}\n") };
+    // A signal ends the command where it stands, as it is meant to end.
+    crate::interrupt::end_quietly();
     crate::output::print(said.as_bytes())?;
-    // A signal ends the command where it stands.
     served.wait();
     Ok(Answer::new(String::new(), json!({ "url": url, "entries": entries })))
 }
@@ -268,11 +332,10 @@ fn shown<S: dolmen_rntuple::Source + 'static>(
     name: &str,
     options: FileOptions,
 ) -> dolmen_rntuple::Result<Shown> {
-    let tag = ntuple.header().checksum ^ ntuple.entry_count();
     let file = VirtualFile::new(ntuple, name, options)?;
     let length_bytes = file.length_bytes();
     let read = Box::new(move |offset, into: &mut [u8]| file.read_at(offset, into));
-    Ok(Shown { name: name.into(), length_bytes, tag, read })
+    Ok(Shown { name: name.into(), length_bytes, read })
 }
 
 pub(crate) fn estimate(args: &Estimate) -> Outcome<Answer> {
@@ -280,7 +343,7 @@ pub(crate) fn estimate(args: &Estimate) -> Outcome<Answer> {
     let blob = blob_bytes(&medium, usage.stored_bytes / usage.cluster_count.max(1));
     let cost = usage.cost(&medium, blob);
     let is_all = args.chosen.fields.is_empty();
-    let field_count = if is_all { by_top(&header, &usage).len() } else { named };
+    let field_count = if is_all { shown_tops(&header, &by_field(&header, &usage)).len() } else { named };
     let mut rows = vec![
         ("entries", usage.entry_count.to_string()),
         ("clusters", usage.cluster_count.to_string()),
@@ -292,10 +355,11 @@ pub(crate) fn estimate(args: &Estimate) -> Outcome<Answer> {
         ("time", format!("{:.3} s", cost.seconds)),
         ("page by page", format!("{:.3} s", cost.seconds_page_by_page)),
     ];
-    if args.chosen.medium == Where::S3 {
-        rows.push(("to read", dollars(cost.reading)));
-        rows.push(("to write", format!("{} in blobs of {}", dollars(cost.writing), human(blob))));
-        rows.push(("a month", dollars(cost.month)));
+    if medium.prices != Prices::default() {
+        let money = money(&medium);
+        rows.push(("to read", money(cost.reading)));
+        rows.push(("to write", format!("{} in blobs of {}", money(cost.writing), human(blob))));
+        rows.push(("a month", money(cost.month)));
     }
     let json = json!({
         "entries": usage.entry_count,
@@ -315,14 +379,14 @@ pub(crate) fn estimate(args: &Estimate) -> Outcome<Answer> {
 }
 
 /// An amount in three digits at least, and in cents where it has some.
-fn dollars(amount: f64) -> String {
+fn digits(amount: f64) -> String {
     if amount == 0.0 {
-        return "$0".to_owned();
+        return "0".to_owned();
     }
     // Where the first digit stands behind the point.
     let place = (0..20).find(|place| amount * 10_f64.powi(*place) >= 1.0).unwrap_or(20);
     let digits = usize::try_from(place).map_or(2, |place| (place + 2).max(2));
-    format!("${amount:.digits$}")
+    format!("{amount:.digits$}")
 }
 
 pub(crate) fn plot(args: &Plot) -> Outcome<Answer> {
@@ -332,45 +396,76 @@ pub(crate) fn plot(args: &Plot) -> Outcome<Answer> {
         return Err(failure.hint("name one with --to, and put it there from it")).doing(doing);
     }
     args.chosen.source.refuse_own(&args.to).doing(doing)?;
-    let (medium, (header, usage, _)) = (args.chosen.medium()?, args.chosen.usage()?);
+    let (medium, (header, usage, named)) = (args.chosen.medium()?, args.chosen.usage()?);
+    let money = (medium.prices != Prices::default()).then(|| money(&medium));
     let mut bars: Vec<_> = by_top(&header, &usage)
         .into_iter()
-        .map(|(field, (stored, memory, _))| picture::Bar {
-            name: header.schema.fields[field as usize].name.to_string(),
-            stored_bytes: stored,
-            memory_bytes: memory,
-            seconds: medium.seconds(usage.cluster_count, stored),
+        .map(|(field, (stored, memory, _))| {
+            let seconds = medium.seconds(usage.cluster_count, stored);
+            let reading = reading(&medium, usage.cluster_count, stored);
+            let cost = money.as_ref().map_or_else(String::new, |money| format!(", {}", money(reading)));
+            let told = format!("{}, {seconds:.3} s{cost}", human(stored));
+            let name = header.schema.fields[field as usize].name.to_string();
+            let json = json!({ "field": name, "stored_bytes": stored, "seconds": seconds, "money_reading": reading });
+            (picture::Bar { name, stored_bytes: stored, memory_bytes: memory, told }, json)
         })
         .collect();
-    bars.sort_by(|one, other| {
+    bars.sort_by(|(one, _), (other, _)| {
         other.stored_bytes.cmp(&one.stored_bytes).then_with(|| one.name.cmp(&other.name))
     });
-    let fields = bars.len() as u64;
+    let is_all = args.chosen.fields.is_empty();
+    let field_count = if is_all { shown_tops(&header, &by_field(&header, &usage)).len() } else { named };
+    let taking = bars.len();
     bars.truncate(usize::try_from(args.top).unwrap_or(usize::MAX));
-    picture::draw(&args.to, &header.name, &bars).doing(doing)?;
-    let drawn: Vec<Value> = bars
-        .iter()
-        .map(|bar| json!({ "field": bar.name, "stored_bytes": bar.stored_bytes, "seconds": bar.seconds }))
-        .collect();
-    let told = format!("{} of {fields} fields in {}", bars.len(), shown_outside(&args.to));
+    let (bars, drawn): (Vec<_>, Vec<Value>) = bars.into_iter().unzip();
+    picture::draw(&args.to, (&header.name, money.is_some()), &bars).doing(doing)?;
+    let field_count = field_count.max(taking);
+    let mut told = format!(
+        "{} of {} in {}",
+        bars.len(),
+        count(field_count as u64, "field", "fields"),
+        shown_outside(&args.to)
+    );
+    if taking < field_count && bars.len() == taking {
+        told.push_str("; no others have bytes of their own");
+    }
     Ok(Answer::new(told, json!({ "fields": drawn })))
+}
+
+/// What reading so many clusters with so many bytes costs.
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn reading(Medium { prices, .. }: &Medium, clusters: u64, bytes: u64) -> f64 {
+    clusters as f64 * prices.get + bytes as f64 / 1e9 * prices.gigabyte_out
 }
 
 #[cfg(test)]
 mod tests {
-    use super::dollars;
+    use super::{digits, listen};
 
     #[test]
     fn money_has_three_digits_however_little_it_is() {
         for (amount, shown) in [
-            (0.0, "$0"),
-            (1234.567, "$1234.57"),
-            (1.0, "$1.00"),
-            (0.023, "$0.0230"),
-            (0.000_000_040_04, "$0.0000000400"),
-            (1e-30, "$0.0000000000000000000000"),
+            (0.0, "0"),
+            (1234.567, "1234.57"),
+            (1.0, "1.00"),
+            (0.023, "0.0230"),
+            (0.000_000_040_04, "0.0000000400"),
+            (1e-30, "0.0000000000000000000000"),
         ] {
-            assert_eq!(dollars(amount), shown);
+            assert_eq!(digits(amount), shown);
+        }
+    }
+
+    #[test]
+    fn what_listens_has_an_address_and_a_port_and_localhost_is_this_machine() {
+        for (text, address) in
+            [("localhost:80", "127.0.0.1:80"), ("[::1]:0", "[::1]:0"), ("1.2.3.4:5", "1.2.3.4:5")]
+        {
+            assert_eq!(listen(text).map(|address| address.to_string()), Ok(address.to_owned()));
+        }
+        assert!(listen(":8000").unwrap_err().starts_with("give an address, too: 127.0.0.1:8000 is"));
+        for wrong in ["", ":", "8000", "localhost", "localhost:x", ":x", "host:80", "1.2.3.4:70000"] {
+            assert!(listen(wrong).unwrap_err().starts_with("give an address and a port, as in"), "{wrong}");
         }
     }
 }

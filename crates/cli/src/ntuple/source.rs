@@ -116,8 +116,9 @@ impl Source {
         any_of(file, root, name)
     }
 
-    /// Refuses to write to the file that this is read from, however it is written.
+    /// Refuses to write to the file that this is read from, however it is written, and to what is no file.
     pub(crate) fn refuse_own(&self, to: &Path) -> Outcome<()> {
+        refuse_special(to)?;
         let [file, rest @ ..] = &self.words[..] else { unreachable!("one word is required") };
         let file = Path::new(file);
         let is_own = rest.len() < 2
@@ -235,6 +236,27 @@ fn any_of(path: &Path, root: RootFile, name: Option<&str>) -> Outcome<Any> {
         Some(tree) => Ok(Any::Tree(Tree::open(&Arc::new(root), tree).doing(doing)?)),
         None => Ok(Any::Ntuple(Opened::File(open_file(path, root, name)?).into())),
     }
+}
+
+/// Refuses to write a file where one cannot take the place of what is there, among the files of a pool, and to the standard output.
+fn refuse_special(to: &Path) -> Outcome<()> {
+    if to == Path::new("-") {
+        let failure = Failure::new(Exit::Usage, "nothing is written to the standard output");
+        return Err(failure.hint("name a file with --to; one that is called so is ./-"));
+    }
+    let is_special = |there: std::fs::Metadata| !there.is_file() && !there.is_dir();
+    if address(to).is_none() && to.metadata().is_ok_and(is_special) {
+        let failure = Failure::new(Exit::Usage, format!("{} is no regular file", shown_outside(to)));
+        return Err(failure.hint("name another with --to"));
+    }
+    // What cannot be looked at cannot be written either, which is told then.
+    if address(to).is_none()
+        && let Ok(Some(pool)) = dolmen_local::pool_around(to)
+    {
+        let why = format!("{} is within the pool {}", shown_outside(to), shown_outside(&pool));
+        return Err(Failure::new(Exit::Usage, why).hint("name a file elsewhere with --to"));
+    }
+    Ok(())
 }
 
 /// Refuses a pool in place of a file, and says which words are missing.

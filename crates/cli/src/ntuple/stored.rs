@@ -3,7 +3,7 @@
 use super::fields::chosen;
 use super::home::{self, Home};
 use super::version::{self, VersionArg};
-use super::{heard, step};
+use super::{TOLD_MAX, heard, step};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::interrupt;
 use crate::output::{Answer, Table, count, date, human};
@@ -16,7 +16,7 @@ use dolmen_rntuple::store::{
     Access, Collected, CreateOptions, Damage, Store, Stored, Version, When, order_of,
 };
 use dolmen_rntuple::write::{self, Options};
-use dolmen_rntuple::{Entries, Trace};
+use dolmen_rntuple::{Entries, Error, Trace};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -34,15 +34,34 @@ pub(crate) struct Named {
     pub(super) name: String,
 }
 
-/// How clusters are written.
+/// How pages are written.
 #[derive(Args, Debug)]
-pub(crate) struct Written {
+pub(crate) struct Pages {
     /// none, or zstd, lz4, zlib or lzma, with :LEVEL or without
     #[arg(long, value_name = "NAME", default_value = "zstd:1", value_parser = compression)]
     compression: Compression,
     /// Bytes of a page before it is compressed
     #[arg(long, value_name = "SIZE", value_parser = crate::size::between(1024, 64 << 20))]
     page: Option<u64>,
+}
+
+impl Pages {
+    pub(super) fn options(&self) -> Options {
+        Options {
+            compression: self.compression,
+            page_bytes: self
+                .page
+                .map_or(write::PAGE_BYTES, |bytes| u32::try_from(bytes).expect("it was limited")),
+            ..Options::default()
+        }
+    }
+}
+
+/// How clusters are written.
+#[derive(Args, Debug)]
+pub(crate) struct Written {
+    #[command(flatten)]
+    pages: Pages,
     /// Bytes of a cluster before it is compressed
     #[arg(long, value_name = "SIZE", value_parser = crate::size::between(64 << 10, 4 << 30))]
     cluster: Option<u64>,
@@ -50,14 +69,8 @@ pub(crate) struct Written {
 
 impl Written {
     pub(super) fn options(&self) -> Options {
-        Options {
-            compression: self.compression,
-            page_bytes: self
-                .page
-                .map_or(write::PAGE_BYTES, |bytes| u32::try_from(bytes).expect("it was limited")),
-            cluster_bytes: self.cluster.unwrap_or(write::CLUSTER_BYTES),
-            ..Options::default()
-        }
+        let cluster_bytes = self.cluster.unwrap_or(write::CLUSTER_BYTES);
+        Options { cluster_bytes, ..self.pages.options() }
     }
 }
 
@@ -72,7 +85,10 @@ pub(crate) struct Copy {
     #[arg(value_name = "TO_CONT")]
     to_cont: String,
     /// What it is called there; the same if not given
-    #[arg(long = "name", value_name = "NAME")]
+    #[arg(value_name = "NAME")]
+    to_name: Option<String>,
+    /// The same, as an option
+    #[arg(long = "name", value_name = "NAME", conflicts_with = "to_name")]
     called: Option<String>,
     /// Bytes of columns that are stored as one value, and read by one request
     #[arg(long, value_name = "SIZE", value_parser = crate::size::between(4096, 64 << 20))]
@@ -86,7 +102,9 @@ pub(crate) struct Keep {
     #[command(flatten)]
     named: Named,
     /// For so long; for how long it is now if not given
-    #[arg(value_name = "SECONDS", value_parser = crate::size::count::<u64>(0, KEEP_SECONDS_MAX))]
+    #[arg(
+        value_name = "SECONDS", value_parser = crate::size::count::<u64>(0, KEEP_SECONDS_MAX), allow_negative_numbers = true
+    )]
     seconds: Option<u64>,
 }
 
@@ -94,8 +112,8 @@ pub(crate) struct Keep {
 pub(crate) struct Pack {
     #[command(flatten)]
     named: Named,
-    /// Fields that are read together, and how often beside others: FIELD,FIELD or FIELD,FIELD=COUNT; columns stand as the schema has them if
-    /// none are named
+    /// Fields that are read together, or patterns such as 'Muon_*' (* any characters, ? one), and how often beside others: FIELD,FIELD or
+    /// FIELD,FIELD=COUNT; columns stand as the schema has them if none are named
     #[arg(long, value_name = "FIELDS", value_parser = together)]
     together: Vec<(Vec<String>, u64)>,
     /// A trace of what was read (Python's `Trace.save`), several if it is given again; fields that there are not are left out
@@ -286,6 +304,34 @@ pub(super) fn create_options(group: Option<u64>) -> CreateOptions {
     CreateOptions { group_bytes: group_bytes(group), ..CreateOptions::default() }
 }
 
+/// What became of the branches of a tree; nothing where an ntuple is taken as it is.
+#[derive(Default)]
+pub(super) struct OfBranches {
+    /// Branches and their fields, where these have other names.
+    pub(super) renamed: Vec<(Box<str>, Box<str>)>,
+    /// Why branches are left out.
+    pub(super) left_out: Vec<String>,
+}
+
+impl OfBranches {
+    pub(super) fn new(renamed: Vec<(Box<str>, Box<str>)>, left_out: &[Error]) -> Self {
+        Self { renamed, left_out: left_out.iter().map(ToString::to_string).collect() }
+    }
+
+    /// The answer, with what they are called now, and what was left out.
+    pub(super) fn told(&self, mut text: String, mut json: Value) -> Answer {
+        let Self { renamed, left_out } = self;
+        for (branch, field) in renamed.iter().take(TOLD_MAX) {
+            text.extend(["\n", branch, " is called ", field]);
+        }
+        if renamed.len() > TOLD_MAX {
+            text.push_str(&format!("\nso are {} others; --json tells all", renamed.len() - TOLD_MAX));
+        }
+        json["renamed"] = renamed.iter().map(|(branch, field)| (branch.to_string(), json!(field))).collect();
+        leaving_out(text, json, left_out)
+    }
+}
+
 /// The answer, with what was left out and why.
 pub(super) fn leaving_out(mut text: String, mut json: Value, left_out: &[String]) -> Answer {
     text.extend(left_out.iter().flat_map(|why| ["\nleft out: ", why]));
@@ -312,7 +358,7 @@ pub(crate) fn copy(args: &Copy) -> Outcome<Answer> {
     let (from, to) = Home::open_both(&args.from.cont, &to)?;
     let ntuple = args.version.open(&from.store, &args.from.name);
     let ntuple = ntuple.doing(|| format!("open {}", args.from.words(&from)))?;
-    let name = args.called.as_ref().unwrap_or(&args.from.name);
+    let name = args.called.as_ref().or(args.to_name.as_ref()).unwrap_or(&args.from.name);
     let options = create_options(args.group);
     heard();
     let bar = Bar::of(ntuple.entry_count(), "copying", "entries");
@@ -357,8 +403,7 @@ pub(crate) fn pack(args: &Pack) -> Outcome<Answer> {
         let ntuple = stored.open(When::Now)?;
         let mut accesses = trace.accesses(&ntuple);
         for (fields, count) in &args.together {
-            let fields = fields.iter().map(|field| ntuple.field(field));
-            let fields = fields.collect::<dolmen_rntuple::Result<Vec<u32>>>()?;
+            let fields = chosen(&ntuple, fields)?.into_iter().map(|(_, number)| number).collect();
             accesses.push(Access { fields, count: *count });
         }
         let order = order_of(&ntuple, &accesses);
@@ -452,9 +497,13 @@ pub(crate) fn reshape(args: &Reshape) -> Outcome<Answer> {
         // What is done is looked at before the signal: after the last step nothing is left to be interrupted.
         while next < version.entry_count {
             if interrupt::is_asked() {
-                return Err(left(begun.map(|first| Entries { first, end: next }), &version));
+                let done = begun.map(|first| Entries { first, end: next });
+                return Err(left(interrupt::failure(), done, version.entry_count));
             }
-            let Some(reshaped) = stored.reshape(next, args.step, &options)? else { break };
+            let reshaped = stored.reshape(next, args.step, &options).map_err(|error| {
+                left(error.into(), begun.map(|first| Entries { first, end: next }), version.entry_count)
+            })?;
+            let Some(reshaped) = reshaped else { break };
             (next, version) = (reshaped.entries.end, reshaped.version);
             // Where it begins is where a cluster does, which may be behind the entry that was told.
             begun.get_or_insert(reshaped.entries.first);
@@ -474,16 +523,19 @@ pub(crate) fn reshape(args: &Reshape) -> Outcome<Answer> {
     Ok(Answer::new(format!("{what}; {}", told(&version)), json))
 }
 
-/// Why a reshaping has stopped, what stays done, and how to go on.
-fn left(done: Option<Entries>, version: &Version) -> Failure {
-    let failure = interrupt::failure();
+/// Why a reshaping of so many entries has stopped, what stays done, and how to go on.
+fn left(failure: Failure, done: Option<Entries>, entry_count: u64) -> Failure {
     let Some(Entries { first, end }) = done else { return failure };
-    failure.hint(format!(
-        "entries {first} to {} of {} are written anew and stay so, those from {end} on are as they were; \
-         run the command again with --first {end} to go on",
-        end - 1,
-        version.entry_count
-    ))
+    let told = format!(
+        "entries {first} to {} of {entry_count} are written anew and stay so, those from {end} on are as they were",
+        end - 1
+    );
+    // What else has to be done first is a hint of its own.
+    if failure.exit.is_signal() || failure.exit == Exit::InUse {
+        failure.hint(format!("{told}; run the command again with --first {end} to go on"))
+    } else {
+        failure.adding(&format!("; {told} (--first {end} goes on there)"))
+    }
 }
 
 pub(crate) fn scrub(args: &Scrub) -> Outcome<Answer> {
@@ -609,6 +661,10 @@ pub(crate) fn destroy(Destroy { named, force }: &Destroy) -> Outcome<Answer> {
             Failure::from(error).hint(format!("`dolmen ntuple untag` {all} first, or add --force"))
         }
         error => match Failure::from(error) {
+            failure if failure.exit == Exit::Damaged && *force => failure.hint(format!(
+                "that is of {} itself, by which its ntuples are found, and not of one of them: put it back from a copy, or remove the whole",
+                opened.shown()
+            )),
             failure if failure.exit == Exit::Damaged => {
                 failure.hint("add --force to destroy it with all that is left of it")
             }
@@ -640,4 +696,28 @@ fn freed(cont: &ContArg, Collected { versions, clusters, writers, .. }: &Collect
 /// The command that frees what was replaced in a container.
 fn aggregate(cont: &ContArg) -> String {
     format!("dolmen cont aggregate {} {}", word(&cont.pool.pool), word(Path::new(&cont.cont)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Entries, left};
+    use crate::failure::Failure;
+    use dolmen_rntuple::Error;
+
+    #[test]
+    fn a_reshaping_that_loses_to_others_says_what_is_done_and_how_it_goes_on() {
+        let changed = || Failure::from(Error::Changed { first: 20, end: 30 });
+        let why = "others have replaced clusters of entries 20 to 30 meanwhile";
+        assert_eq!(left(changed(), None, 90).to_string(), format!("{why}; run the command again"));
+        let done = Some(Entries { first: 5, end: 20 });
+        let told = "entries 5 to 19 of 90 are written anew and stay so, those from 20 on are as they were";
+        assert_eq!(
+            left(changed(), done, 90).to_string(),
+            format!("{why}; {told}; run the command again with --first 20 to go on")
+        );
+        let full = dolmen_client::Error::NoSpace { target: dolmen_types::TargetNo(1), needed_bytes: 4096 };
+        let full = left(Error::from(full).into(), done, 90).to_string();
+        let why = format!("; {told} (--first 20 goes on there); `dolmen ntuple destroy` removes");
+        assert!(full.contains(&why), "the remedy stays: {full}");
+    }
 }

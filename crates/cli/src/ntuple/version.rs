@@ -1,14 +1,12 @@
 //! Which version of an ntuple is meant, and what there is instead of one that is not there.
 
+use super::TOLD_MAX;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::date;
 use clap::Args;
 use core::str::FromStr;
 use dolmen_rntuple::store::{Store, StoreSource, Stored, When};
-use dolmen_rntuple::{Error, Ntuple};
-
-/// Versions and tags that an error names at most.
-const TOLD_MAX: usize = 12;
+use dolmen_rntuple::{AskedBy, Error, Ntuple};
 
 /// A version of an ntuple in a container; the current one if none is told.
 #[derive(Args, Clone, Default, Debug)]
@@ -28,7 +26,7 @@ pub(crate) struct VersionArg {
 /// How a time is told.
 const TIMES: &str = "a date and time (UTC) as `dolmen ntuple versions` prints it, '2026-11-27 21:03:56', or seconds since 1970";
 
-/// A time: the last nanosecond of what its last digit says, since 1970.
+/// A time: the last nanosecond of what its last digit says, or of what is nearest to that as a float, since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct At {
     end_ns: u64,
@@ -62,8 +60,22 @@ fn parsed(text: &str) -> Option<At> {
             (digits(known)? * span_ns, span_ns)
         }
     };
-    let end_ns = second.checked_mul(1_000_000_000)?.checked_add(ns + span_ns - 1)?;
-    Some(At { end_ns })
+    let second_ns = second.checked_mul(1_000_000_000)?;
+    let end_ns = second_ns.checked_add(ns + span_ns - 1)?;
+    // Fewer digits may be all that a float of 64 bits needs to be told from its neighbours, as Python prints the times of versions: they stand for
+    // all that is near it: nanoseconds become a float first, and seconds then, and each is rounded.
+    let is_float = decimals.is_some_and(|decimals| decimals.len() < 9) && !whole.contains([' ', 'T']);
+    let float_end_ns = is_float.then(|| text.parse::<f64>().ok()).flatten().map_or(0, |float| {
+        let behind = float.fract() + (float.next_up() - float) * 1.1;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is from 0 to a second, or some of far times"
+        )]
+        let behind_ns = (behind * 1e9) as u64;
+        second_ns.saturating_add(behind_ns)
+    });
+    Some(At { end_ns: end_ns.max(float_end_ns) })
 }
 
 /// The second since 1970 of a date and a time of the day, if there is such.
@@ -108,13 +120,13 @@ impl VersionArg {
 /// What was done with a version; if there is none, why, and which there are.
 pub(crate) fn of<T>(stored: &Stored, when: When<'_>, done: dolmen_rntuple::Result<T>) -> Outcome<T> {
     match done {
-        Err(Error::NoVersion { .. }) => Err(missing(stored, when)?),
+        Err(Error::NoVersion { by, .. }) => Err(missing(stored, when, by == AskedBy::FreedTime)?),
         done => Ok(done?),
     }
 }
 
 /// Why there is no such version.
-fn missing(stored: &Stored, when: When<'_>) -> Outcome<Failure> {
+fn missing(stored: &Stored, when: When<'_>, is_freed: bool) -> Outcome<Failure> {
     let seconds = |time_ns: u64| date(i64::try_from(time_ns / 1_000_000_000).unwrap_or(i64::MAX));
     let numbers = || -> Outcome<Vec<String>> {
         Ok(stored.versions()?.iter().map(|version| version.number.to_string()).collect())
@@ -123,6 +135,10 @@ fn missing(stored: &Stored, when: When<'_>) -> Outcome<Failure> {
         When::Tag(tag) => {
             let tags: Vec<String> = stored.tags()?.into_iter().map(|tag| tag.name.into()).collect();
             (format!("there is no tag \"{tag}\""), listed("tag", &tags))
+        }
+        When::Time(time_ns) if is_freed => {
+            let why = format!("the version of {} (UTC) was freed", seconds(time_ns));
+            (why, listed("version", &numbers()?))
         }
         When::Time(time_ns) => {
             let oldest = stored.versions()?.into_iter().next();
@@ -171,6 +187,17 @@ mod tests {
             assert_eq!(end_ns(text), Some(told + 250_000_000 + span_ns - 1), "{text}");
         }
         assert_eq!(end_ns("1795813436.1234567899"), Some(told + 123_456_789));
+        // As Python prints the float that is nearest to a time.
+        for ns in (0..1_000_000_000).step_by(1_234_567) {
+            #[expect(clippy::cast_precision_loss, reason = "so times of versions are shown")]
+            let float = (told + ns) as f64 / 1e9;
+            let printed = format!("{float:?}");
+            let found = end_ns(&printed).unwrap();
+            // Few digits stand for all that begins with them, as they do without a float.
+            let decimals = printed.split('.').nth(1).map_or(0, str::len);
+            let span_ns = 10_u64.pow(9 - u32::try_from(decimals).unwrap());
+            assert!((told + ns..told + ns + span_ns + 1_000).contains(&found), "{printed}: {found}");
+        }
         for second in (0..1_u64 << 34).step_by(86_400 * 29 + 12_345) {
             let printed = date(second.try_into().unwrap());
             assert_eq!(end_ns(&printed), Some(second * 1_000_000_000 + 999_999_999), "{printed}");

@@ -30,23 +30,6 @@ const ADDRESSES_MAX: usize = 4;
 /// What a command line can mean if its addresses are those of stores: most of them first, and the first before others. The line as it is
 /// comes last.
 pub(crate) fn meant(words: Vec<OsString>) -> Vec<Vec<OsString>> {
-    let named = with_name(&words).map(of_stores).into_iter().flatten();
-    named.chain(of_stores(words.clone())).collect()
-}
-
-/// A copy whose last words are a store and what it is called there, with the name as an option.
-fn with_name(words: &[OsString]) -> Option<Vec<OsString>> {
-    let plain = |at: usize| words.get(at).is_some_and(|word| !is(word, |word| word.starts_with('-')));
-    let (_, verb) = verb(words).filter(|(of, _)| *of == "copy")?;
-    let is_last = |at: usize| plain(at + 1) && words.get(at + 2).is_none_or(|_| !plain(at + 2));
-    let at =
-        (verb + 1..words.len()).find(|&at| is(&words[at], |word| parts(word).is_some()) && is_last(at))?;
-    let (bucket, prefix) = words[at].to_str().and_then(parts)?;
-    let named = [bucket.into(), prefix.into(), "--name".into(), words[at + 1].clone()];
-    Some([&words[..at], &named, &words[at + 2..]].concat())
-}
-
-fn of_stores(words: Vec<OsString>) -> Vec<Vec<OsString>> {
     let places: Vec<usize> = addresses(&words).into_iter().take(ADDRESSES_MAX).collect();
     let mut choices: Vec<Vec<usize>> = (0..1_usize << places.len())
         .map(|choice| (0..places.len()).filter(|at| choice >> at & 1 == 1).map(|at| places[at]).collect())
@@ -107,24 +90,9 @@ mod tests {
     #[test]
     fn a_copy_to_an_address_and_a_name_is_to_that_store_under_this_name() {
         assert_eq!(
-            all("dolmen ntuple copy p c e s3://b/r new --json"),
-            [
-                "dolmen ntuple copy p c e s3://b r --name new --json",
-                "dolmen ntuple copy p c e s3://b r new --json",
-                "dolmen ntuple copy p c e s3://b/r new --json"
-            ]
-        );
-        assert_eq!(
             all("dolmen ntuple copy s3://a/p e s3://b/r new")[..2],
-            [
-                "dolmen ntuple copy s3://a p e s3://b r --name new",
-                "dolmen ntuple copy s3://a/p e s3://b r --name new"
-            ]
+            ["dolmen ntuple copy s3://a p e s3://b r new", "dolmen ntuple copy s3://a p e s3://b/r new"]
         );
-        for line in ["dolmen ntuple copy s3://a/p e q c", "dolmen ntuple copy p c e s3://b/r --name new"] {
-            assert!(all(line).iter().all(|line| line.matches("--name").count() < 2), "{line}");
-        }
-        assert!(all("dolmen ntuple copy s3://a/p e q c").iter().all(|line| !line.contains("--name")));
     }
 
     #[test]

@@ -148,7 +148,42 @@ fn what_reading_takes_is_told_and_drawn_of_files_and_of_containers() {
     let slow = place.json(&["ntuple", "estimate", "in.root", "--latency", "2", "--medium", "hdd"]);
     assert!(slow["seconds"].as_f64().unwrap() >= 2.0, "{slow}");
     assert!(place.ok(&["ntuple", "estimate", "in.root"]).contains("a month"));
-    place.ok(&["ntuple", "plot", "p", "c", "events", "--to", "fields.png", "--top", "2"]);
+    // Prices of one's own are in no money that is known.
+    let prices =
+        ["--put-price", "5000", "--get-price", "2000", "--storage-price", "1e9", "--traffic-price", "0"];
+    for medium in [&["--medium", "ssd"][..], &["--latency", "0.1", "--bandwidth", "1G"]] {
+        let estimate = [&["ntuple", "estimate", "p", "c", "events"], medium, &prices].concat();
+        let cost = place.json(&estimate);
+        let [requests, stored] = ["requests", "stored_bytes"].map(|key| cost[key].as_f64().unwrap());
+        assert_eq!(
+            (cost["money_reading"].as_f64(), cost["money_month"].as_f64()),
+            (Some(requests * 2.0), Some(stored))
+        );
+        assert_eq!(cost["money_writing"].as_f64().unwrap() % 5.0, 0.0, "{cost}");
+        let text = place.ok(&estimate);
+        assert!(text.contains(&format!("a month       {stored:.2}\n")) && !text.contains('$'), "{text}");
+    }
+    assert!(!place.ok(&["ntuple", "estimate", "in.root", "--medium", "ssd"]).contains("a month"));
+    place.fails(2, &["ntuple", "estimate", "in.root", "--get-price=-1"]);
+    let told = place.ok(&["ntuple", "plot", "p", "c", "events", "--to", "fields.png", "--top", "2"]);
+    assert_eq!(told, "2 of 3 fields in fields.png\n");
+    let drawn = place.json(&[&["ntuple", "plot", "in.root", "--to", "fields.png"], &prices[..]].concat());
+    let reading: f64 = drawn["fields"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|field| field["money_reading"].as_f64().unwrap())
+        .sum();
+    assert_eq!(reading, 3.0 * 2.0 * of_file["clusters"].as_f64().unwrap(), "{drawn}");
+    write_file(
+        &place.path("none.root"),
+        &[("n", &Array::Values(Values::I32(Vec::new())))],
+        &Options::default(),
+        1,
+    );
+    let told = place.ok(&["ntuple", "plot", "none.root", "--to", "none.png"]);
+    assert_eq!(told, "0 of 1 field in none.png; no others have bytes of their own\n");
+    assert!(place.ok(&["ntuple", "estimate", "none.root"]).contains("fields        1\n"));
     let picture = fs::read(place.path("fields.png")).unwrap();
     assert!(picture.starts_with(b"\x89PNG\r\n") && picture.len() > 500);
     assert!(place.fails(3, &["ntuple", "estimate", "in.root", "--field", "none"]).contains("none"));
@@ -256,12 +291,12 @@ fn several_files_are_appended_in_one_version_or_none_of_them() {
         (
             &["now.root", "old.root"][..],
             "old.root",
-            "missing: \"trigger\" (bool); what is missing is filled where a value is given for it (fill); add --fill trigger=VALUE, with the value of each\n",
+            "missing: \"trigger\" (bool); add --fill trigger=VALUE, with the value of each\n",
         ),
         (
             &["now.root", "odd.root", "old.root"],
             "odd.root",
-            "not in the ntuple: \"odd\" (std::int32_t); what the ntuple has not is left out where that is asked for (leave_out); add --leave-out to append the others\n",
+            "not in the ntuple: \"odd\" (std::int32_t); add --leave-out to append the others\n",
         ),
         (
             &["now.root", "wrong.root"],
@@ -293,9 +328,19 @@ fn several_files_are_appended_in_one_version_or_none_of_them() {
         text.ends_with("\nleft out: odd.root: \"odd\" (std::int32_t) is no field of the ntuple\n"),
         "{text}"
     );
+    // A pattern is of all fields that it fits, but for those that are named.
+    let filled = |fills: &[&'static str]| {
+        let told = place.json(&with(&[&["old.root", "--fill"], fills].concat()));
+        let entries = told["entries"].as_u64().unwrap();
+        let last = place.ok(&["ntuple", "read", "p", "c", "events", "--first", &(entries - 1).to_string()]);
+        last.contains("\"trigger\":true")
+    };
+    assert!(filled(&["trig*=1"]) && !filled(&["*="]) && filled(&["*=", "--fill", "trigger=1"]));
+    let none = place.fails(3, &with(&["old.root", "--fill", "x*="]));
+    assert!(none.contains("no field fits \"x*\" of --fill"), "{none}");
     // More files than stay open.
     let many = [&append[..], &["now.root"; 70]].concat();
-    assert_eq!(place.json(&many)["entries"], 7500);
+    assert_eq!(place.json(&many)["entries"], 7800);
     assert_eq!(place.json(&["ntuple", "scrub", "p", "c", "events"])["bad"], json!([]));
 }
 

@@ -8,6 +8,7 @@ use dolmen_rntuple::write::Options;
 use dolmen_rntuple::{Array, Values};
 use rustix::process::Signal;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 
@@ -208,4 +209,23 @@ fn a_picture_has_its_name_when_it_is_whole() {
     let missing = place.fails(3, &["ntuple", "plot", "in.root", "--to", "none/x.png"]);
     assert!(missing.contains("none/x.png: no such file or directory"), "{missing}");
     assert_eq!(names(&place), before);
+}
+
+#[test]
+fn what_serves_until_it_is_interrupted_ends_without_a_word() {
+    let place = Place::new("ntuples-serve-interrupted");
+    crate::ntuples::make_file(&place.path("in.root"));
+    for more in [&[][..], &["--json"]] {
+        let serve = [&["ntuple", "serve", "in.root", "--listen", "localhost:0"], more].concat();
+        let mut child = start(place.command(&serve));
+        let mut told = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        told.read_line(&mut line).unwrap();
+        assert!(line.contains("http://127.0.0.1:"), "{line}");
+        let ran = interrupt(child, Signal::INT);
+        assert_eq!((ran.output.status.signal(), ran.stderr()), (Some(2), String::new()), "{ran:?}");
+        line.clear();
+        told.read_line(&mut line).unwrap();
+        assert_eq!(line, "", "nothing is told at the end");
+    }
 }

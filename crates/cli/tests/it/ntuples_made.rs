@@ -12,12 +12,13 @@ mod weed;
 use crate::common::Place;
 use crate::ntuples::{COUNT, make_file, numbers, write_file};
 use crate::served::Daemon;
+use dolmen_rntuple::bucket::{Bucket, Got};
 use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::write::Options;
 use dolmen_rntuple::{Array, Values};
 use serde_json::json;
 use std::fs;
-use tree_made::{Big, How, branch, leaf};
+use tree_made::{Big, Branch, Counter, How, Leaf, branch, leaf};
 
 /// A command on a store.
 fn on<'a>(store: &[&'a str], command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
@@ -79,6 +80,22 @@ fn make_all(place: &Place, store: &[&str], other: &[&str]) {
     assert!(place.fails(3, &on(store, "pack", &["part", "--trace", "nowhere"])).contains("nowhere"));
     assert!(place.fails(3, &on(store, "pack", &["part", "--together", "none"])).contains("\"none\""));
     assert!(place.fails(2, &on(store, "pack", &["part", "--together", "a,=1"])).contains("as in pt,eta=100"));
+
+    let by_pattern =
+        place.json(&on(store, "pack", &["part", "--together", "h*,num*=9", "--together", "energy"]));
+    assert_eq!(by_pattern["columns"], packed["columns"]);
+    assert!(
+        place.fails(3, &on(store, "pack", &["part", "--together", "z*"])).contains("no field fits \"z*\"")
+    );
+
+    // What a copy is called is its last word, or an option.
+    let copy = [&on(store, "copy", &["part"])[..], other].concat();
+    for words in [&["again"][..], &["--name", "once-more"]] {
+        assert_eq!(place.json(&[&copy[..], words].concat())["entries"], COUNT);
+        let name = words[words.len() - 1];
+        assert_eq!(place.json(&on(other, "show", &[name]))["entries"], COUNT, "{name}");
+    }
+    place.fails(2, &[&copy[..], &["a", "--name", "b"]].concat());
 
     // Versions go when they were kept for long enough.
     place.ok(&on(store, "keep", &["part", "0"]));
@@ -193,6 +210,22 @@ fn what_is_written_to_a_bucket_spares_the_stores_in_it_which_are_listed() {
             assert!(refused.ends_with(&told), "{refused}");
         }
     }
+    // Neither would be found by an address that both have.
+    let told = format!(
+        ": {near} is a store of ntuples, which would not be found there any more; write it to another address\n"
+    );
+    for command in ["export", "skim", "to-parquet"] {
+        let refused = place.fails(2, &["ntuple", command, "in.root", "--to", &near]);
+        assert!(refused.ends_with(&told), "{refused}");
+    }
+    // No store is made within another one.
+    for key in ["near/c", "near/m/1", "near/root", "near/other"] {
+        let refused = place.fails(2, &["ntuple", "import", &at(key), "in.root"]);
+        assert!(
+            refused.contains(&format!("{} lies within the store of ntuples {near}", at(key))),
+            "{refused}"
+        );
+    }
     assert_eq!(place.json(&["ntuple", "list", &near]), before);
     // Beside them all can be written, and whatever is called as a root is.
     for key in ["other/root", "root/near.root", "a/b/root", "nearer/root"] {
@@ -263,6 +296,11 @@ fn a_tree_is_listed_read_imported_and_appended() {
     assert_eq!((&made["left_out"], &made["renamed"]), (&json!([]), &json!({ "other.": "other" })));
     let text = place.ok(&["ntuple", "import", "p", "c", "t.root", "--name", "again", "-f", "other"]);
     assert_eq!(text, "again, version 1: 100 entries in 1 cluster\nother. is called other\n");
+    let skim = ["ntuple", "skim", "t.root", "-f", "other"];
+    let text = place.ok(&[&skim[..], &["--into", "p", "c", "some"]].concat());
+    assert!(text.ends_with(", 1 written\nother. is called other\n"), "{text}");
+    let made = place.json(&[&skim[..], &["--to", "some.root"]].concat());
+    assert_eq!(made["renamed"], json!({ "other.": "other" }));
     let tree = place.fails(3, &[&import[..], &["--tree", "evnts"]].concat());
     assert!(tree.contains("evnts"), "{tree}");
     assert_eq!(place.ok(&["ntuple", "head", "p", "c", "other", "-n", "2"]), "{\"other\":0}\n{\"other\":3}\n");
@@ -326,7 +364,7 @@ fn what_a_tree_lacks_of_fields_is_filled_and_what_it_has_beside_is_left_out() {
 }
 
 #[test]
-fn a_tree_is_skimmed_to_a_container_and_not_taken_for_an_ntuple() {
+fn a_tree_is_skimmed_to_a_container_and_not_exported() {
     let place = Place::new("ntuples-trees-skimmed");
     place.pool_with_files();
     make_tree_file(&place.path("t.root"));
@@ -334,9 +372,13 @@ fn a_tree_is_skimmed_to_a_container_and_not_taken_for_an_ntuple() {
     let name = listed[0]["name"].as_str().unwrap();
     let exported = place.fails(3, &["ntuple", "export", "t.root", "--to", "out.root"]);
     assert!(exported.contains("it has no ntuple, but trees"), "{exported}");
-    let skimmed = place.fails(2, &["ntuple", "skim", "t.root", name, "--to", "out.root"]);
-    assert!(skimmed.contains("is a tree, and no ntuple; skim it to a container"), "{skimmed}");
-    assert!(!place.path("out.root").exists());
+    assert!(
+        exported.contains("`dolmen ntuple list`, `show`, ")
+            && exported.contains("`add-column` and `to-parquet` take trees"),
+        "{exported}"
+    );
+    let neither = place.fails(2, &["ntuple", "skim", "t.root", name]);
+    assert!(neither.contains("<--into <POOL> <CONT> [NTUPLE]|--to <FILE>>"), "{neither}");
     let skim = ["ntuple", "skim", "t.root", name, "--filter", "number >= 90", "--into", "p", "c", "few"];
     let refused = place.fails(10, &skim);
     assert!(
@@ -367,4 +409,101 @@ fn a_tree_is_skimmed_to_a_container_and_not_taken_for_an_ntuple() {
     make_file(&place.path("in.root"));
     let whole = place.fails(2, &["ntuple", "import", "p", "c", "in.root", "-f", "number"]);
     assert!(whole.contains("`dolmen ntuple skim` makes one of some fields"), "{whole}");
+}
+
+/// Entries of a tree that are read in several steps.
+const MANY: u32 = 30_000;
+
+/// A file with a tree of a number, and of as many items as its remainder by 3 says.
+fn make_jagged_file(path: &std::path::Path) {
+    let items = |at: u32| Big::of(|big| (0..at % 3).for_each(|item| big.u32(at + item)));
+    let jagged = Leaf { counter: Counter::Alone, title: "jets[count]", ..leaf("TLeafI", "jets") };
+    let branches = [
+        branch("number", vec![leaf("TLeafI", "i")], (0..MANY).map(|at| Big::of(|big| big.u32(at))).collect()),
+        Branch { has_starts: true, ..branch("jets.", vec![jagged], (0..MANY).map(items).collect()) },
+        branch("unknown", vec![leaf("TLeafQ", "q")], vec![vec![0]; MANY as usize]),
+    ];
+    let how = How { compression: Compression::None, entries_of_a_basket: 700, is_last_embedded: false };
+    fs::write(path, tree_made::file(&branches, &[], how)).unwrap();
+}
+
+#[test]
+fn a_tree_is_skimmed_to_a_file_as_it_is_to_a_container() {
+    let place = Place::new("ntuples-trees-to-file");
+    place.pool_with_files();
+    make_jagged_file(&place.path("t.root"));
+    let filters = ["--filter", "number >= 50", "--filter", "number < 29000", "--filter", "len(jets.) > 0"];
+    let skim = [&["ntuple", "skim", "t.root", "--cluster", "64K"], &filters[..]].concat();
+    let to_file = ["--to", "few.root"];
+    let refused = place.fails(10, &[&skim[..], &to_file].concat());
+    assert!(
+        refused.contains("\"unknown\"") && refused.contains("; --leave-out leaves such branches out"),
+        "{refused}"
+    );
+    assert!(!place.path("few.root").exists());
+    let made = place.json(&[&skim[..], &to_file, &["--leave-out"]].concat());
+    assert!(made["left_out"][0].as_str().unwrap().contains("\"unknown\""), "{made}");
+    place.ok(&[&skim[..], &["--leave-out", "--into", "p", "c", "few"]].concat());
+    let rows = place.ok(&["ntuple", "read", "few.root"]);
+    assert!(rows.starts_with("{\"number\":50,\"jets\":[50,51]}\n{\"number\":52,\"jets\":[52]}\n"));
+    assert_eq!(rows, place.ok(&["ntuple", "read", "p", "c", "few"]));
+    assert_eq!(made["entries"], rows.lines().count());
+    let shown = place.json(&["ntuple", "show", "few.root"]);
+    assert!(shown["clusters"].as_u64() > Some(3), "{shown}");
+    assert_eq!(shown["clusters"], made["clusters_written"]);
+    // Some branches, by a pattern, of all entries and of none.
+    let some = ["ntuple", "skim", "t.root", "-f", "j*", "--to", "few.root"];
+    assert_eq!(place.json(&some)["entries"], MANY);
+    assert_eq!(place.ok(&["ntuple", "head", "few.root", "-n", "2"]), "{\"jets\":[]}\n{\"jets\":[1]}\n");
+    let none = place.json(&[&some[..], &["--filter", "number > 30000"]].concat());
+    assert_eq!((&none["entries"], &none["clusters_written"]), (&json!(0), &json!(0)));
+    assert_eq!(place.ok(&["ntuple", "read", "few.root"]), "");
+}
+
+#[test]
+fn what_is_refused_of_a_bucket_and_what_is_wrong_with_its_store_is_told_without_doubt_about_its_region() {
+    let place = with_bucket("ntuples-bucket-wrong");
+    let address = format!("s3://{}/wrong", weed::BUCKET);
+    make_file(&place.path("in.root"));
+    place.ok(&["ntuple", "import", &address, "in.root"]);
+    let within = place.fails(2, &["ntuple", "import", &format!("{address}/deep"), "in.root"]);
+    let told = format!(": {address}/deep lies within the store of ntuples {address}, ");
+    assert!(within.contains(&told) && !within.contains("region"), "{within}");
+    let remote = weed::weed().open("wrong");
+    let Got::Bytes(bytes, tag) = remote.get("root", None).unwrap() else { panic!("it is there") };
+    // Damaged, it is no single ntuple that is.
+    let mut damaged = bytes;
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 0xff;
+    remote.replace("root", Some(&tag), damaged).unwrap().tag().unwrap();
+    let destroy = ["ntuple", "destroy", &address, "events", "--force"];
+    let told =
+        format!("; that is of {address} itself, by which its ntuples are found, and not of one of them: ");
+    let forced = place.fails(7, &destroy);
+    assert!(forced.contains(&told) && !forced.contains("--force"), "{forced}");
+    remote.delete(vec!["root".to_owned()]).unwrap();
+    let rootless = place.fails(2, &["ntuple", "list", &format!("s3://{}", weed::BUCKET), "wrong"]);
+    let told = format!(": {address}: there are clusters and no root, ");
+    assert!(rootless.contains(&told) && !rootless.contains("region"), "{rootless}");
+}
+
+#[test]
+fn what_is_written_takes_the_place_of_a_file_alone() {
+    let place = Place::new("ntuples-no-file");
+    make_file(&place.path("in.root"));
+    place.pool_with_files();
+    for command in ["export", "skim", "to-parquet", "plot"] {
+        let to = |to| ["ntuple", command, "in.root", "--to", to];
+        let dash = place.fails(2, &to("-"));
+        assert!(dash.ends_with("; name a file with --to; one that is called so is ./-\n"), "{dash}");
+        assert!(!place.path("-").exists());
+        let device = place.fails(2, &to("/dev/null"));
+        assert!(device.ends_with(": /dev/null is no regular file; name another with --to\n"), "{device}");
+        for within in ["p/x", "p/t0/x"] {
+            let told = place.fails(2, &to(within));
+            assert!(told.contains(" is within the pool ") && !place.path(within).exists(), "{told}");
+        }
+        place.ok(&to("./-"));
+        fs::remove_file(place.path("-")).unwrap();
+    }
 }

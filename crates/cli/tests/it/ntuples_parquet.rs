@@ -89,7 +89,7 @@ fn arrow_reads_from_a_file_of_parquet_what_an_ntuple_has() {
     let place = Place::new("ntuples-parquet");
     make_file(&place, &fields());
     let made = place.json(&["ntuple", "to-parquet", "in.root", "--to", "out.parquet"]);
-    assert_eq!(made, json!({ "entries": COUNT, "row_groups": 2 }));
+    assert_eq!(made, json!({ "entries": COUNT, "row_groups": 2, "left_out": [] }));
     let read = Command::new(python()).args(["-c", READER]).arg(place.path("out.parquet")).output().unwrap();
     assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
     let read = String::from_utf8(read.stdout).unwrap();
@@ -147,4 +147,56 @@ fn arrow_reads_from_a_file_of_parquet_what_an_ntuple_has() {
             .contains("none/x: no such file")
     );
     assert_eq!(fs::read_dir(place.path(".")).unwrap().count(), 2);
+}
+
+#[test]
+fn fields_that_no_columns_of_parquet_are_as_are_named_and_left_out_if_that_is_wanted() {
+    let place = Place::new("ntuples-parquet-left-out");
+    let number = Array::Values(Values::I32(vec![7, 8]));
+    let empty = Array::Record { len: 2, fields: Vec::new() };
+    let names: Vec<String> = (0..14).map(|nth| format!("empty{nth}")).collect();
+    let lists = Array::Lists { of: Lists::Items, offsets: vec![0, 1, 2], content: Box::new(empty.clone()) };
+    let mut fields = vec![("n", &number)];
+    fields.extend(names.iter().skip(1).map(|name| (&**name, &empty)));
+    fields.push((&*names[0], &lists));
+    write_file(&place.path("in.root"), &fields, &Options::default(), 1);
+    let to_parquet =
+        |more: &[&'static str]| [&["ntuple", "to-parquet", "in.root", "--to", "out.parquet"], more].concat();
+    let all = place.fails(2, &to_parquet(&[]));
+    let told = "no columns of Parquet are as fields \"empty1\", ";
+    let rest = "\"empty12\", and 2 others are; --leave-out leaves such fields out, and --field names those that are wanted\n";
+    assert!(all.contains(told) && all.ends_with(rest), "{all}");
+    assert!(!place.path("out.parquet").exists());
+    let one = place.fails(2, &to_parquet(&["-f", "n", "-f", "empty0"]));
+    assert!(one.contains("as field \"empty0\" is; --leave-out"), "{one}");
+    let none = place.fails(2, &to_parquet(&["--leave-out", "-f", "empty1"]));
+    assert!(none.ends_with("as field \"empty1\" is; --field names those that are wanted\n"), "{none}");
+    let made = place.json(&to_parquet(&["--leave-out"]));
+    assert_eq!((&made["entries"], made["left_out"].as_array().unwrap().len()), (&json!(2), 14));
+    assert_eq!(made["left_out"][13], "\"empty0\": no columns of Parquet are as it is");
+    let read = Command::new(python()).args(["-c", READER]).arg(place.path("out.parquet")).output().unwrap();
+    let read = String::from_utf8(read.stdout).unwrap();
+    assert_eq!(read.lines().skip(2).collect::<Vec<_>>(), ["{\"n\": 7}", "{\"n\": 8}"]);
+}
+
+#[test]
+fn texts_that_are_none_are_told_and_no_file_of_parquet_has_them() {
+    let place = Place::new("ntuples-parquet-bytes");
+    let bytes = Array::Values(Values::U8(b"ab\xff".to_vec()));
+    let texts = Array::Lists { of: Lists::Text, offsets: vec![0, 2, 3], content: Box::new(bytes) };
+    let lists = Array::Lists { of: Lists::Items, offsets: vec![0, 1, 2], content: Box::new(texts.clone()) };
+    let number = Array::Values(Values::I32(vec![7, 8]));
+    let fields = [("n", &number), ("s", &texts), ("of", &lists)];
+    write_file(&place.path("in.root"), &fields, &Options::default(), 1);
+    for name in ["s", "of"] {
+        let to = ["ntuple", "to-parquet", "in.root", "--to", "out.parquet", "-f", name];
+        let told = place.fails(2, &to);
+        let wanted = format!("field \"{name}\" has texts in entries 0 to 2 that are no UTF-8");
+        assert!(told.contains(&wanted) && !place.path("out.parquet").exists(), "{told}");
+        // Of those that pass.
+        let passing =
+            ["ntuple", "to-parquet", "in.root", "--to", "out.parquet", "-f", name, "--filter", "n < 8"];
+        assert_eq!(place.json(&passing)["entries"], 1);
+        std::fs::remove_file(place.path("out.parquet")).unwrap();
+    }
 }

@@ -343,25 +343,23 @@ impl NtupleReader {
         let host = host.parse().or(Err(Error::Argument(Wrong::Host)))?;
         let address = Address::Tcp(std::net::SocketAddr::new(host, port));
         let served = detached(py, || {
-            let tag = ntuple.header().checksum ^ ntuple.entry_count();
-            let shown = each!(ntuple, ntuple => shown(VirtualFile::new(ntuple, &name, options)?, &name, tag));
+            let shown = each!(ntuple, ntuple => shown(VirtualFile::new(ntuple, &name, options)?, &name));
             Ok::<_, Error>(Served::start(&address, vec![shown])?)
         })?;
-        let Address::Tcp(at) = served.address() else { unreachable!("it is one of the network") };
-        let url = format!("http://{at}/{name}");
-        Ok(NtupleServer { url, served: Mutex::new(Some(served)) })
+        let url = served.url(&name).expect("it is at an address of the network");
+        let served = Mutex::new(Some(served));
+        let held = match &self.held {
+            Held::File(_) => Serving::File(served),
+            Held::Stored(slot) => Serving::Stored(py.detach(|| slot.hold(served))?),
+        };
+        Ok(NtupleServer { url, held })
     }
 }
 
 /// A file that is nowhere, as it is served.
-fn shown<S: Source + 'static>(file: VirtualFile<S>, name: &str, tag: u64) -> Shown {
+fn shown<S: Source + 'static>(file: VirtualFile<S>, name: &str) -> Shown {
     let length_bytes = file.length_bytes();
-    Shown {
-        name: name.into(),
-        length_bytes,
-        tag,
-        read: Box::new(move |offset, into| file.read_at(offset, into)),
-    }
+    Shown { name: name.into(), length_bytes, read: Box::new(move |offset, into| file.read_at(offset, into)) }
 }
 
 /// A condition of words and a number.
@@ -424,8 +422,16 @@ fn told<'py>(py: Python<'py>, usage: &Usage, medium: &Medium, blob: u64) -> PyRe
 #[pyclass(frozen, module = "dolmen", name = "NtupleServer")]
 pub(crate) struct NtupleServer {
     url: String,
-    /// Guards what serves; none when it was closed.
-    served: Mutex<Option<Served>>,
+    held: Serving,
+}
+
+/// Guards what serves; none when it was closed.
+type Closing = Mutex<Option<Served>>;
+
+/// What serves an ntuple, and so who can end it: what is stored is closed with its pool.
+enum Serving {
+    File(Closing),
+    Stored(Slot<Closing>),
 }
 
 #[pymethods]
@@ -438,7 +444,15 @@ impl NtupleServer {
 
     /// Ends it; whoever reads from it loses the connection.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.served.lock().unwrap_or_else(PoisonError::into_inner).take()));
+        match &self.held {
+            Serving::File(served) => {
+                py.detach(|| drop(served.lock().unwrap_or_else(PoisonError::into_inner).take()));
+            }
+            Serving::Stored(slot) => {
+                let served = slot.take(py);
+                py.detach(|| drop(served));
+            }
+        }
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

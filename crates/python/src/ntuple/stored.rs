@@ -48,8 +48,7 @@ impl NtupleStore {
     }
 
     fn hold(&self, py: Python<'_>, stored: Stored) -> Result<StoredNtuple> {
-        let session = self.slot.session().clone();
-        Ok(StoredNtuple { slot: py.detach(|| session.hold(stored))? })
+        Ok(StoredNtuple { slot: py.detach(|| self.slot.hold(stored))? })
     }
 
     fn imported(&self, py: Python<'_>, stored: Stored, told: TreeImported) -> PyResult<Imported> {
@@ -356,8 +355,7 @@ impl StoredNtuple {
     ) -> PyResult<NtupleReader> {
         let when = when(version, tag, time_ns)?;
         let ntuple = self.slot.run(py, |stored| Ok(Any::Stored(Arc::new(stored.open(when)?))))?;
-        let session = self.slot.session().clone();
-        Ok(NtupleReader::stored(py.detach(|| session.hold(ntuple))?))
+        Ok(NtupleReader::stored(py.detach(|| self.slot.hold(ntuple))?))
     }
 
     /// The current version, or another.
@@ -465,8 +463,7 @@ impl StoredNtuple {
             fields.iter().any(|(name, _)| **name == *top(&schema, field).name)
         });
         let first_column = first_column.unwrap_or(schema.columns.len());
-        let session = self.slot.session().clone();
-        let slot = py.detach(|| session.hold(Mutex::new(Some(adder))))?;
+        let slot = py.detach(|| self.slot.hold(Mutex::new(Some(adder))))?;
         Ok(NtupleColumnAdder { options, schema, first_column, slot })
     }
 
@@ -530,8 +527,7 @@ impl StoredNtuple {
             appender.leave_out(leaves_out);
             Ok(appender)
         })?;
-        let session = self.slot.session().clone();
-        let slot = py.detach(|| session.hold(Mutex::new(Some(appender))))?;
+        let slot = py.detach(|| self.slot.hold(Mutex::new(Some(appender))))?;
         Ok(NtupleAppender { options, slot })
     }
 }

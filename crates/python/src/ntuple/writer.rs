@@ -143,10 +143,18 @@ impl NtupleWriter {
         let schema = writer.header().schema.clone();
         complete(&schema, fields)?;
         let (fields, mut room) = (given(fields), Room::default());
-        for entries in write::cut(&fields, &self.options)? {
-            writer.append(&write::seal_in(&schema, &fields, entries, &self.options, &mut room)?)?;
+        let parts = write::cut(&fields, &self.options)?;
+        // All of them or none: what is refused may be in the last.
+        let before = (parts.len() > 1).then(|| writer.so_far());
+        let mut append = |entries| {
+            let cluster = write::seal_in(&schema, &fields, entries, &self.options, &mut room)?;
+            writer.append(&cluster)
+        };
+        let done = parts.into_iter().try_for_each(&mut append);
+        if let (Err(_), Some(before)) = (&done, before) {
+            writer.go_back(before);
         }
-        Ok(())
+        Ok(done?)
     }
 }
 

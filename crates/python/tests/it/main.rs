@@ -207,6 +207,11 @@ fn ntuples_in_containers() {
 }
 
 #[test]
+fn ntuples_whose_fields_begin_later() {
+    passes("test_ntuple_late.py");
+}
+
+#[test]
 fn ntuples_that_are_appended_to_and_trees() {
     passes("test_ntuple_appended.py");
 }

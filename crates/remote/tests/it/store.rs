@@ -61,3 +61,31 @@ fn ntuples_are_imported_appended_to_by_several_read_and_exported_in_a_bucket() {
     assert!(anew.list().unwrap().is_empty());
     assert!(!remote.list("").unwrap().is_empty(), "what others may be reading stays until it is collected");
 }
+
+#[test]
+fn a_store_is_made_neither_within_another_nor_around_one_nor_where_a_file_is() {
+    let at = |prefix: &str| Store::in_bucket(Arc::new(weed().open(prefix)), &StoreOptions::default());
+    let files = Arc::new(weed().open("placed"));
+    write_to(&files, "file.root", 10).finish().unwrap();
+    let mut file = RemoteFile::of(&files, "file.root").unwrap().into_root().unwrap();
+    let anchor = file.anchor("made").unwrap();
+    let from = &Ntuple::open(file, &anchor).unwrap();
+    let make = |prefix: &str| {
+        let made = at(prefix).import("made", from, &CreateOptions::default()).map(drop);
+        made.map_err(|error| core::error::Error::source(&error).expect("it says why").to_string())
+    };
+    make("placed/a/store").unwrap();
+    for (prefix, why) in [
+        ("placed/a/store/in", "lies within the store of ntuples"),
+        ("placed/a", "/placed/a/store lies below "),
+        ("placed", "/placed/a/store lies below "),
+        ("placed/file.root", "there is an object at "),
+    ] {
+        let found = make(prefix).unwrap_err();
+        assert!(found.contains(why), "{prefix}: {found}");
+        assert!(at(prefix).list().unwrap().is_empty());
+    }
+    make("placed/a/stores").unwrap();
+    make("placed/file").unwrap();
+    assert_eq!(at("placed/a/store").list().unwrap().len(), 1);
+}

@@ -137,7 +137,11 @@ pub(crate) fn encode_to(column: &Column, elements: &[u8], page: &mut Vec<u8>) {
         K::SplitIndex64 => differences::<8>(elements, page),
         K::Real32Trunc => {
             let shift = 32 - u32::from(column.bits);
-            pack(elements, column.bits, page, |float| u64::from(float.to_bits() >> shift));
+            pack(elements, column.bits, page, |float| {
+                // The first bit of a fraction that is cut off keeps a NaN one.
+                let bits = float.to_bits() | (u32::from(float.is_nan()) << 22);
+                u64::from(bits >> shift)
+            });
         }
         K::Real32Quant => {
             let (low, high) = column.range.expect("a quantised column has one");
@@ -353,7 +357,7 @@ fn packed(page: &[u8], width: u16, into: &mut [u8], value: impl Fn(u32) -> f32) 
 
 #[cfg(test)]
 mod tests {
-    use super::{Column, ColumnKind, decode, narrowed, unzigzag, widened};
+    use super::{Column, ColumnKind, decode, encode, narrowed, unzigzag, widened};
     use crate::error::{Error, Fault};
 
     fn column(kind: ColumnKind) -> Column {
@@ -384,7 +388,7 @@ mod tests {
         for half in 0..=u16::MAX {
             let wide = widened(half);
             if wide.is_nan() {
-                assert_eq!(narrowed(wide) & 0x7c00, 0x7c00);
+                assert!(widened(narrowed(wide)).is_nan());
                 continue;
             }
             assert_eq!(narrowed(wide), half);
@@ -393,6 +397,24 @@ mod tests {
                 assert_eq!(narrowed(wide + (next - wide) * 0.25), half, "{half:#x}");
                 assert_eq!(narrowed(wide + (next - wide) * 0.5), half + (half & 1), "{half:#x}");
                 assert_eq!(narrowed(wide + (next - wide) * 0.75), half + 1, "{half:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_nan_stays_one_however_few_of_its_bits_are_kept() {
+        for word in [0x7f80_0001_u32, 0xff80_0001, 0x7fc0_0000, 0x7f80_0000, 0xff80_0000] {
+            for bits in 10..32 {
+                let column = Column { bits, ..column(ColumnKind::Real32Trunc) };
+                let page = encode(&column, &word.to_le_bytes());
+                let mut kept = [0; 4];
+                decode(0, &column, &page, &mut kept).unwrap();
+                let (float, kept) = (f32::from_bits(word), f32::from_le_bytes(kept));
+                assert_eq!(
+                    (kept.is_nan(), kept.is_sign_negative()),
+                    (float.is_nan(), float.is_sign_negative()),
+                    "{word:#x} in {bits}"
+                );
             }
         }
     }

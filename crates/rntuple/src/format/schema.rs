@@ -122,6 +122,19 @@ impl Schema {
             .map(|(number, _)| number)
     }
 
+    /// How many elements a column of a field has of each entry, unless collections are above it.
+    pub(crate) fn times(&self, mut field: u32) -> u64 {
+        let mut times = 1_u64;
+        loop {
+            let described = &self.fields[field as usize];
+            times = times.saturating_mul(described.repetition.unwrap_or(1));
+            if described.parent == field {
+                return times;
+            }
+            field = described.parent;
+        }
+    }
+
     /// Numbers of the subfields of a field.
     pub(crate) fn below(&self, field: u32) -> impl Iterator<Item = u32> {
         let numbered = (0_u32..).zip(&self.fields);
@@ -244,6 +257,16 @@ impl Schema {
                 record.put(&extra.bytes);
             });
         });
+    }
+
+    /// Whether it is another one, with what may stand behind that.
+    #[must_use]
+    pub fn begins_with(&self, other: &Self) -> bool {
+        let known = other.known();
+        self.fields.get(..known.fields) == Some(&other.fields)
+            && self.columns.get(..known.columns) == Some(&other.columns)
+            && self.aliases.get(..known.aliases) == Some(&other.aliases)
+            && self.extras.get(..known.extras) == Some(&other.extras)
     }
 
     /// How much there is of each.

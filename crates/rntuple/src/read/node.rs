@@ -444,6 +444,17 @@ impl Found {
         let wrong =
             Error::Corrupt { structure: Structure::Field { field }, offset: range.end, fault: Fault::Length };
         let numbers = ntuple.columns(field).iter().map(|columns| columns[column]);
+        // Elements of the cluster that are before the first of a column.
+        let late_count = |number: u32| {
+            let of_cluster = total?.checked_div(cluster.pages.entry_count)?;
+            let before = cluster.pages.first_entry.saturating_mul(of_cluster);
+            Some(
+                ntuple.header().schema.columns[number as usize]
+                    .first_element
+                    .unsigned_abs()
+                    .saturating_sub(before),
+            )
+        };
         let mut late = None;
         for number in numbers {
             let is_deferred = ntuple.header().schema.columns[number as usize].first_element != 0;
@@ -453,7 +464,7 @@ impl Found {
                     let of = |page: usize| u64::from(cluster.list.pages[page].element_count);
                     let count: u64 = pages.clone().map(of).sum();
                     let missing = total.map_or(0, |total| total.saturating_sub(count));
-                    let zero_count = if is_deferred { missing } else { 0 };
+                    let zero_count = missing.min(late_count(number).unwrap_or(0));
                     if range.end > zero_count + count {
                         return Err(wrong);
                     }
@@ -466,7 +477,10 @@ impl Found {
         }
         // A column that was added later has no pages here, and all is zero.
         match late {
-            Some(number) => Ok(Self { number, pages: 0..0, zero_count: range.end }),
+            Some(number) if range.start == range.end || late_count(number) >= Some(range.end) => {
+                Ok(Self { number, pages: 0..0, zero_count: range.end })
+            }
+            Some(_) => Err(wrong),
             None if range.start == range.end => Ok(Self { number: 0, pages: 0..0, zero_count: range.end }),
             None => Err(wrong),
         }

@@ -153,9 +153,20 @@ impl RootFile {
     /// Where the top directory says what it is; keeps where the descriptions of classes are.
     fn top_directory(&mut self) -> Result<u64> {
         let mut bytes = [0; HEADER_BYTES];
-        self.read_at(0, &mut bytes)?;
+        let found = self.read_at(0, &mut bytes);
         let mut cursor = Cursor::new(Structure::File, &bytes);
         let start = cursor;
+        if matches!(&found, Err(Error::Corrupt { fault: Fault::Short { .. }, .. })) {
+            // What is too short for a file of ROOT and does not begin as one is none that is damaged.
+            let mut first = [0; 4];
+            let is_begun = self.read_at(0, &mut first).is_ok() && first == *b"root";
+            return Err(if is_begun {
+                found.expect_err("it was matched")
+            } else {
+                start.corrupt(Fault::Magic)
+            });
+        }
+        found?;
         if cursor.take(4)? != b"root" {
             return Err(start.corrupt(Fault::Magic));
         }

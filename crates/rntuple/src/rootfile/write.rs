@@ -71,6 +71,10 @@ pub struct RootWriter {
     lists: Lists,
 }
 
+/// What a file has so far, to go back to: see [`RootWriter::so_far`].
+#[derive(Clone, Debug)]
+pub struct SoFar(Lists);
+
 impl RootWriter {
     /// Begins the file at `path` with the ntuple that `header` describes; what its schema has behind `known` goes to the footer.
     ///
@@ -162,6 +166,17 @@ impl RootWriter {
         self.put_full_list(false)
     }
 
+    /// What was appended so far.
+    #[must_use]
+    pub fn so_far(&self) -> SoFar {
+        SoFar(self.lists.clone())
+    }
+
+    /// Leaves out what was appended since: its bytes stay in the file, and nothing says what they are.
+    pub fn go_back(&mut self, so_far: SoFar) {
+        self.lists = so_far.0;
+    }
+
     /// Writes what says where all is, waits until it is there for good, and gives the file its name.
     ///
     /// # Errors
@@ -249,9 +264,17 @@ impl LocalOutput {
             Ok(there) if !there.is_file() => return Err(std::io::ErrorKind::AlreadyExists.into()),
             _ => {}
         }
-        let part = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
-        let file = File::options().read(true).write(true).create_new(true).open(&part)?;
-        Ok(Self { file, part: Some(part), path: path.to_path_buf() })
+        // What a link leads to is replaced, and not the link.
+        let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        for number in 0.. {
+            let part = path.with_file_name(format!(".{name}.{}-{number}.part", std::process::id()));
+            match File::options().read(true).write(true).create_new(true).open(&part) {
+                // Another thread writes it, or one that was killed had the same number.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                file => return Ok(Self { file: file?, part: Some(part), path: path.clone() }),
+            }
+        }
+        Err(std::io::ErrorKind::AlreadyExists.into())
     }
 }
 

@@ -35,8 +35,8 @@ pub struct Appender {
     base: Base,
     writing: Writing,
     clusters: Vec<Placed>,
-    /// How many columns these have.
-    column_count: usize,
+    /// Of which these are.
+    schema: Schema,
     pub(super) fills: Fills,
 }
 
@@ -54,11 +54,10 @@ const ADDITIONS_MAX: u32 = 16;
 
 impl Appender {
     pub(super) fn begin(stored: Stored) -> Result<Self> {
-        let current = stored.current(At::Latest)?;
-        let base = Base::load(&stored.source(&current), current)?;
+        let base = stored.base()?;
         let writing = Writing::begin(&stored)?;
-        let column_count = base.schema.columns.len();
-        Ok(Self { stored, base, writing, clusters: Vec::new(), column_count, fills: Fills::default() })
+        let schema = base.schema.clone();
+        Ok(Self { stored, base, writing, clusters: Vec::new(), schema, fills: Fills::default() })
     }
 
     /// The schema that clusters have to be of.
@@ -241,17 +240,21 @@ impl Appender {
     /// Fills what others have added since clusters were put.
     fn catch_up(&mut self) -> Result<()> {
         let schema = &self.base.schema;
-        if self.column_count == schema.columns.len() {
+        if self.schema == *schema {
             return Ok(());
         }
-        let added = fill::behind(schema, self.column_count);
+        // Where a snapshot was gone back to it may have lost some.
+        if !schema.begins_with(&self.schema) {
+            return Err(Error::OtherSchema);
+        }
+        let added = fill::behind(schema, self.schema.columns.len());
         if !self.clusters.is_empty() {
             self.fills.check_lacking(schema, &added)?;
             let mut clusters = self.clusters.clone();
             self.put_fills(&mut clusters, &added)?;
             self.clusters = clusters;
         }
-        self.column_count = self.base.schema.columns.len();
+        self.schema = self.base.schema.clone();
         Ok(())
     }
 
@@ -275,9 +278,9 @@ impl Appender {
     fn try_commit(&mut self) -> Result<Version> {
         self.writing.pipeline.finish()?;
         let (store, clusters, fills) = (self.stored.store().clone(), &self.clusters, &self.fills);
-        let column_count = self.column_count;
+        let schema = &self.schema;
         let version = commit(&self.stored, &mut self.writing.numbers, &mut self.base, |base| {
-            if base.schema.columns.len() != column_count {
+            if base.schema != *schema {
                 return Err(Error::OtherSchema);
             }
             fills.check(&base.schema)?;
@@ -392,9 +395,24 @@ impl Writing {
                 let placed = columns[no.column].as_mut().expect("it has pages");
                 placed.pages[no.page].locator = locator(number, at, offset, page.stored.len())?;
             }
-            self.pipeline.write(class, (number, at), buf)?;
+            self.write(class, (number, at), buf)?;
         }
         Ok(Placed { entry_count, columns })
+    }
+
+    /// Writes a group of a cluster.
+    pub(super) fn write(
+        &mut self,
+        class: ObjectClass,
+        (number, group): (u64, u32),
+        buf: IoBuf,
+    ) -> Result<()> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        self.pipeline.write(class, (number, group), buf)?;
+        self.numbers.writes(class, number);
+        Ok(())
     }
 
     /// What is known of the pages of a column, which are looked at.

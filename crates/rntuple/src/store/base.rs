@@ -12,12 +12,13 @@ use crate::error::{Error, Fault, Result, Structure};
 use crate::format::footer::{ClusterGroup, Footer};
 use crate::format::locator::{Link, Locator};
 use crate::format::page_list::{ClusterPages, ColumnPages, Page, PageList};
-use crate::format::schema::{Known as Extent, Schema};
+use crate::format::schema::{Column, Known as Extent, Schema};
 use crate::format::{Header, block};
 use crate::ntuple::fetch_envelopes;
 use crate::sealed::ElementCounts;
 use core::ops::Range;
 use dolmen_client::ObjectClass;
+use std::collections::BTreeSet;
 
 /// Clusters of one page list: the next append writes the last list anew.
 const LIST_CLUSTERS_MAX: usize = 64;
@@ -181,7 +182,7 @@ impl Base {
         for cluster in clusters {
             let mut columns: Vec<_> = cluster.columns.iter().map(Option::as_ref).collect();
             columns.resize(self.schema.columns.len(), None);
-            let firsts = making.base.counts.next(&elements(&columns))?;
+            let firsts = making.base.counts.next(&elements(&self.schema, &columns))?;
             making.begin_list()?;
             let base = &mut making.base;
             let first_entry = base.anchor.entry_count;
@@ -230,7 +231,7 @@ impl Base {
                 let placed = placed.ok_or(Error::OtherSchema)?;
                 let mut columns: Vec<Option<&PlacedColumn>> = vec![None; before.columns];
                 columns.extend(placed.columns.iter().map(Option::as_ref));
-                let firsts = making.base.counts.next(&elements(&columns))?;
+                let firsts = making.base.counts.next(&elements(schema, &columns))?;
                 let described =
                     described(&mut list, &mut known, &columns[before.columns..], &firsts[before.columns..]);
                 list.clusters.push(ClusterPages { columns: described, ..pages.clone() });
@@ -442,7 +443,7 @@ impl Making {
             for cluster in some {
                 let mut columns: Vec<_> = cluster.columns.iter().map(Option::as_ref).collect();
                 columns.resize(column_count, None);
-                let firsts = counts.next(&elements(&columns))?;
+                let firsts = counts.next(&elements(&self.base.schema, &columns))?;
                 for (family, (list, known)) in lists.iter_mut().enumerate() {
                     let end = starts.get(family + 1).copied().unwrap_or(column_count);
                     let range = begun(&self.base.schema, &columns, starts[family]..end);
@@ -546,17 +547,23 @@ impl Next {
 
 /// Whether a column, or one of a field above its own, begins with an entry other than the first.
 pub(super) fn is_deferred(schema: &Schema, number: usize) -> bool {
+    begins_with(schema, number).is_some()
+}
+
+/// The column with which a column begins later: one of its own field, or of one above it, that has elements of each entry from its first on.
+pub(super) fn begins_with(schema: &Schema, number: usize) -> Option<usize> {
     let mut field = schema.columns[number].field;
-    let begins_later =
-        |field: u32| schema.columns.iter().any(|column| column.field == field && column.first_element != 0);
-    while !begins_later(field) {
+    loop {
+        let begins_later = |column: &Column| column.field == field && column.first_element != 0;
+        if let Some(found) = schema.columns.iter().position(begins_later) {
+            return Some(found);
+        }
         let parent = schema.fields[field as usize].parent;
         if parent == field {
-            return false;
+            return None;
         }
         field = parent;
     }
-    true
 }
 
 /// Without the last columns that begin later: a list leaves these out, since a column that is suppressed has its values elsewhere.
@@ -575,20 +582,32 @@ fn described(
 ) -> Vec<ColumnPages> {
     let of = |(column, first): (&Option<&PlacedColumn>, &Option<u64>)| {
         let start = list.pages.len();
-        let Some(column) = column else {
-            return ColumnPages { first_element: None, compression: 0, pages: start..start };
-        };
-        list.pages.extend_from_slice(&column.pages);
-        known.extend_from_slice(&column.known);
-        ColumnPages { first_element: *first, compression: column.compression, pages: start..list.pages.len() }
+        let compression = column.map_or(0, |column| column.compression);
+        if let Some(column) = column {
+            list.pages.extend_from_slice(&column.pages);
+            known.extend_from_slice(&column.known);
+        }
+        ColumnPages { first_element: *first, compression, pages: start..list.pages.len() }
     };
     columns.iter().zip(firsts).map(of).collect()
 }
 
-/// How many elements each column has.
-fn elements(columns: &[Option<&PlacedColumn>]) -> Vec<Option<u64>> {
+/// How many elements each column has; none of a column that is suppressed, since another representation of its field has them. One that is not there
+/// because it begins later has no elements yet.
+fn elements(schema: &Schema, columns: &[Option<&PlacedColumn>]) -> Vec<Option<u64>> {
     let count = |column: &PlacedColumn| column.pages.iter().map(|page| u64::from(page.element_count)).sum();
-    columns.iter().map(|column| column.map(count)).collect()
+    let there: BTreeSet<u32> = schema
+        .columns
+        .iter()
+        .zip(columns)
+        .filter(|(_, column)| column.is_some())
+        .map(|(column, _)| column.field)
+        .collect();
+    let of = |(described, column): (&Column, &Option<&PlacedColumn>)| {
+        let is_late = described.representation == 0 && !there.contains(&described.field);
+        column.map(count).or(is_late.then_some(0))
+    };
+    schema.columns.iter().zip(columns).map(of).collect()
 }
 
 /// The numbers that the next elements of all columns have.

@@ -9,10 +9,10 @@ use super::import;
 use super::numbers::Numbers;
 use super::pipeline::Pipeline;
 use super::place::{self, Records};
-use super::record::{Anchor, Config, Entry, Made, Tag};
+use super::record::{self, Anchor, Config, Entry, Made, Tag};
 use super::source::StoreSource;
 use crate::bucket::Bucket;
-use crate::error::{AskedBy, BadName, Error, Named, Result};
+use crate::error::{AskedBy, BadName, Error, Fault, Named, Result};
 use crate::estimate::{Medium, blob_bytes};
 use crate::format::Header;
 use crate::format::schema::{Known, Schema};
@@ -345,8 +345,25 @@ impl Store {
             }
             holds(at)?;
             numbers.end_in(at)?;
+            self.check_put(at, stored, anchor)?;
             self.home.put(at, Records::Catalogue, stored.name.as_bytes(), &[(place::ID, &entry)])
         })
+    }
+
+    /// Whether what was written before the transaction is there: a container may have gone back to a snapshot since.
+    fn check_put(&self, at: At<'_>, stored: &Stored, anchor: &Anchor) -> Result<()> {
+        if !self.home.goes_back() {
+            return Ok(());
+        }
+        let version = place::version(anchor.version);
+        for (dkey, akey) in
+            [(&*version, place::ANCHOR), (place::CONFIG, place::RECORD), (place::CURRENT, place::ANCHOR)]
+        {
+            if self.home.get(at, stored.own(), dkey, akey)?.is_none() {
+                return Err(Error::WentBack);
+            }
+        }
+        Ok(())
     }
 
     /// Bytes of a group, of clusters with so many.
@@ -364,6 +381,14 @@ impl Store {
     pub(super) fn class(&self, options: &CreateOptions) -> Result<ObjectClass> {
         self.home.class(options.class)
     }
+}
+
+/// Whether something failed since what it referred to is not there any more.
+fn is_gone(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Freed { .. } | Error::Corrupt { fault: Fault::Short { .. } | Fault::Reference, .. }
+    )
 }
 
 /// Seconds since 1970.
@@ -425,6 +450,31 @@ impl Stored {
         self.home().get(at, self.own(), dkey, akey)
     }
 
+    /// Does something with the current version; again with the one that is current then, if that was replaced and freed meanwhile.
+    pub(super) fn with_current<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut before = None;
+        loop {
+            match act() {
+                Err(error) if is_gone(&error) => {
+                    let now = Some(self.current(At::Latest)?.version);
+                    if now == before {
+                        return Err(error);
+                    }
+                    before = now;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// The current version, to go on from.
+    pub(super) fn base(&self) -> Result<Base> {
+        self.with_current(|| {
+            let current = self.current(At::Latest)?;
+            Base::load(&self.source(&current), current)
+        })
+    }
+
     /// The anchor of the current version.
     pub(super) fn current(&self, at: At<'_>) -> Result<Anchor> {
         let found = self.value(at, place::CURRENT, place::ANCHOR)?;
@@ -444,12 +494,12 @@ impl Stored {
 
     /// The error that it was destroyed.
     fn gone(&self) -> Error {
-        Error::NoNtuple { name: self.name.clone(), others: Vec::new() }
+        Error::NoNtuple { name: self.name.clone(), others: vec![self.name.clone()] }
     }
 
     /// Where the bytes of a version come from.
     pub(super) fn source(&self, anchor: &Anchor) -> StoreSource {
-        StoreSource::new(self.home(), (self.own(), anchor.version), ObjectClass(anchor.class))
+        StoreSource::new(self.home(), self.own(), anchor)
     }
 
     /// The anchor of a version.
@@ -479,14 +529,26 @@ impl Stored {
                 self.anchor(at, Tag::read(&found)?.version)
             }
             When::Time(time_ns) => {
-                let anchors = self.anchors(at)?.into_iter();
-                let last = anchors.rev().find(|anchor| anchor.time_ns <= time_ns);
-                match last {
-                    Some(last) => Ok(last),
-                    None => Err(self.no_version(at, AskedBy::Time, &seconds(time_ns))?),
+                let mut anchors = self.anchors(at)?;
+                let behind = anchors.partition_point(|anchor| anchor.time_ns <= time_ns);
+                let Some(last) = behind.checked_sub(1) else {
+                    return Err(self.no_version(at, AskedBy::Time, &seconds(time_ns))?);
+                };
+                let is_next = |next: &Anchor| next.version == anchors[last].version + 1;
+                if anchors.get(behind).is_none_or(is_next)
+                    || time_ns < self.replaced_ns(at, anchors[last].version)?
+                {
+                    return Ok(anchors.swap_remove(last));
                 }
+                Err(self.no_version(at, AskedBy::FreedTime, &seconds(time_ns))?)
             }
         }
+    }
+
+    /// When a version was replaced by one that was freed since.
+    fn replaced_ns(&self, at: At<'_>, version: u64) -> Result<u64> {
+        let found = self.value(at, &place::version(version), place::REPLACED)?;
+        found.map_or(Ok(0), |found| record::read_replaced(&found))
     }
 
     /// The error that there is no such version, which tells what there is.
@@ -497,7 +559,9 @@ impl Stored {
         asked: &dyn core::fmt::Display,
     ) -> Result<Error> {
         let others = match by {
-            AskedBy::Number => ranges(self.anchors(at)?.iter().map(|anchor| anchor.version)),
+            AskedBy::Number | AskedBy::FreedTime => {
+                ranges(self.anchors(at)?.iter().map(|anchor| anchor.version))
+            }
             AskedBy::Time => {
                 self.anchors(at)?.first().map(|anchor| seconds(anchor.time_ns).into()).into_iter().collect()
             }
@@ -529,8 +593,10 @@ impl Stored {
     /// # Errors
     /// As [`version`](Self::version); those of reading.
     pub fn open(&self, when: When<'_>) -> Result<Ntuple<StoreSource>> {
-        let anchor = self.anchor_of(At::Latest, when)?;
-        Ntuple::open_families(self.source(&anchor), &anchor.header, &anchor.footers)
+        self.with_current(|| {
+            let anchor = self.anchor_of(At::Latest, when)?;
+            Ntuple::open_families(self.source(&anchor), &anchor.header, &anchor.footers)
+        })
     }
 
     /// Begins to append.

@@ -5,8 +5,8 @@ use super::catalogue::{CreateOptions, Store, Stored, When};
 use super::commit::Version;
 use super::home::At;
 use super::import;
-use super::record::Made;
-use crate::error::{Error, Fault, Result, Structure};
+use super::record::{Anchor, Made};
+use crate::error::{AskedBy, Error, Fault, Result, Structure};
 use crate::format::Header;
 use crate::format::schema::{Alias, Column, Field, Known, Schema};
 use crate::ntuple::{Entries, Ntuple};
@@ -41,9 +41,18 @@ impl Store {
         if !self.home().is(from.home())? {
             return Err(Error::OtherStore);
         }
-        // By this store, whose transactions know no other handle.
-        let from = &self.numbered(from.name(), from.number());
-        let anchor = from.anchor_of(At::Latest, when)?;
+        // By this store, whose transactions know no other handle; what the other shows may be of a snapshot.
+        let (seen, from) = (from, &self.numbered(from.name(), from.number()));
+        from.with_current(|| match self.clone_once(from, seen.anchor_of(At::Latest, when)?, fields, name) {
+            // It was current when it was looked at.
+            Err(Error::NoVersion { name, by: AskedBy::Number, .. }) if matches!(when, When::Now) => {
+                Err(Error::Freed { version: name.parse().unwrap_or(0) })
+            }
+            done => done,
+        })
+    }
+
+    fn clone_once(&self, from: &Stored, anchor: Anchor, fields: &[&str], name: &str) -> Result<Version> {
         let source = from.source(&anchor);
         let ntuple = Ntuple::open_families(source, &anchor.header, &anchor.footers)?;
         let part = part(&ntuple, fields)?;
@@ -71,7 +80,11 @@ impl Store {
         let done = self.publish_if(&stored, &first, &options, &numbers, |at| {
             // As long as the version is there, of an ntuple that has its name, its pages are; from now on they are this one's, too.
             from.check_named(at)?;
-            from.anchor(at, anchor.version).map(drop)
+            match from.anchor(at, anchor.version)? {
+                now if now == anchor => Ok(()),
+                // A snapshot was gone back to, and the version is another one of its number.
+                _ => Err(Error::Freed { version: anchor.version }),
+            }
         });
         numbers.given_up_unless(done)?;
         Ok(Version::of(&first.base.anchor))
@@ -87,6 +100,7 @@ fn clusters(ntuple: &Ntuple<super::StoreSource>, columns: &[usize]) -> Result<Ve
         if known.len() != list.pages.len() {
             return Err(Error::Corrupt { structure: Structure::Zones, offset: 0, fault: Fault::Length });
         }
+        crate::stop::check()?;
         for pages in &list.clusters {
             let placed = |&number: &usize| {
                 let column = pages.columns.get(number)?;

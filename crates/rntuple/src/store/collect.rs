@@ -4,13 +4,18 @@
 //! whoever wrote it is known as a writer still, or has made it part of a version that is there, or it is nobody's. Writers whose lease
 //! is over are removed in that transaction: what they commit later fails.
 //!
+//! A container can go back to a snapshot meanwhile, at which something of that is needed. So who frees makes a record as writers do, looks once more
+//! at what nobody needed, and frees it in transactions that look whether the record is there: what was needed at no time since
+//! before the record was made is needed at no snapshot that leaves the record.
+//!
 //! What cannot be read of an ntuple might name any cluster. So, as long as one is damaged, clusters are freed only of writers that are removed, which
 //! no version has; all else goes on, and the damaged ones are told. When they are mended or destroyed the rest is freed.
 //!
 //! Invariants: nothing is freed that a version refers to, or may refer to, or that has the number of a writer whose record is there.
 
 use super::catalogue::{LEASE_NS_MAX, Store, Stored};
-use super::home::At;
+use super::home::{At, Found};
+use super::numbers::Numbers;
 use super::place::{self, Named, Records};
 use super::record::{Anchor, Entry, Writer};
 use super::versions::lists;
@@ -23,6 +28,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Times that it begins anew because versions were removed meanwhile: whoever removes them leaves some.
 const REPEATS_MAX: u32 = 8;
+
+/// Objects that are freed in one transaction.
+const FREED_TOGETHER: usize = 16;
 
 /// Page lists that are read together.
 const LISTS_MAX: usize = 16;
@@ -77,11 +85,55 @@ struct Needed {
     damaged: Damaged,
 }
 
+/// Who needs what, and objects that nobody needs.
+struct Looked {
+    roots: Roots,
+    needed: Needed,
+    free: Vec<Found>,
+}
+
 /// Versions of an ntuple, or why they cannot be read.
 type Anchors = core::result::Result<Vec<Anchor>, Box<str>>;
 
 /// Why ntuples cannot be read, by their names.
 type Damaged = BTreeMap<Box<str>, Box<str>>;
+
+impl Roots {
+    /// Which of these objects nobody needs.
+    fn leaves(&self, needed: &Needed, objects: &[Found]) -> Vec<Found> {
+        let is_of = |writers: &[Writer], number: u64| writers.iter().any(|writer| writer.holds(number));
+        let is_known = needed.damaged.is_empty() && self.unknown.is_empty();
+        let named: BTreeSet<u64> = self.ntuples.iter().map(|(stored, _)| stored.number()).collect();
+        let is_free = |object: &&Found| match object.named {
+            Named::Cluster(number) => {
+                let is_needed = needed.clusters.contains(&number) || is_of(&self.writers, number);
+                !is_needed && (is_known || is_of(&self.removed, number))
+            }
+            Named::Ntuple(number) => {
+                let is_needed = named.contains(&number) || is_of(&self.writers, number);
+                !is_needed && self.unknown.is_empty()
+            }
+        };
+        objects.iter().filter(is_free).copied().collect()
+    }
+}
+
+impl Collected {
+    fn count(&mut self, freed: &[Found]) {
+        for object in freed {
+            match object.named {
+                Named::Cluster(_) => self.clusters += 1,
+                Named::Ntuple(_) => self.ntuples += 1,
+            }
+        }
+    }
+}
+
+/// Whether there is no room for what is to be written.
+fn is_full(error: &Error) -> bool {
+    let Error::Store { source } = error else { return false };
+    matches!(source, dolmen_client::Error::NoSpace { .. } | dolmen_client::Error::QuotaLimit)
+}
 
 impl Store {
     /// Destroys an ntuple with all its versions, also one that is damaged, and frees what nobody else needs: pages that it shares with a
@@ -150,12 +202,111 @@ impl Store {
     /// Frees what nobody needs, and if leases hold not what is of writers who may be alive.
     fn collect_but(&self, leases_hold: bool) -> Result<Collected> {
         let mut collected = Collected::default();
-        let mut damaged = self.expire_all(&mut collected)?;
-        let objects = self.home().objects()?;
+        let damaged = self.expire_all(&mut collected)?;
+        let mut own = self.numbers();
         let mut repeats = 0;
-        let (roots, needed) = loop {
-            let roots = self.roots(leases_hold)?;
+        let Looked { roots, needed, .. } = loop {
+            let done = self.collect_once(leases_hold, &mut own, &mut collected);
+            let given_up = own.give_up();
+            match done {
+                // Others took the record, or a snapshot was gone back to.
+                Err(Error::Expired) if repeats < REPEATS_MAX => repeats += 1,
+                done => {
+                    let looked = done?;
+                    given_up?;
+                    break looked;
+                }
+            }
+        };
+        let is_of = |number: u64| roots.writers.iter().any(|writer| writer.holds(number));
+        collected.uploads = self.home().sweep(is_of)?;
+        let anchors = roots.ntuples.iter().filter_map(|(_, anchors)| anchors.as_ref().ok());
+        collected.alive = roots.writers.len() as u64;
+        collected.kept = anchors.map(|anchors| (anchors.len() as u64).saturating_sub(1)).sum();
+        let damaged = damaged.into_iter().chain(needed.damaged).chain(roots.unknown);
+        let damaged: Damaged = damaged.collect();
+        collected.damaged = damaged.into_iter().map(|(name, why)| Unreadable { name, why }).collect();
+        Ok(collected)
+    }
+
+    /// Frees what nobody needs, and says what was seen.
+    ///
+    /// # Errors
+    /// [`Error::Expired`] if it is to begin anew.
+    fn collect_once(
+        &self,
+        leases_hold: bool,
+        own: &mut Numbers,
+        collected: &mut Collected,
+    ) -> Result<Looked> {
+        let home = self.home();
+        let mut looked = self.look(&home.objects()?, leases_hold, (own, Vec::new()), collected)?;
+        if home.goes_back() && !looked.free.is_empty() {
+            match own.next() {
+                // What nobody needed before the record was made nobody needs at a snapshot of after that; one of before it takes the record away.
+                Ok(_) => {
+                    looked = self.look(&looked.free, leases_hold, (own, looked.roots.removed), collected)?;
+                }
+                Err(error) if is_full(&error) => {
+                    return self.free_looking(looked, leases_hold, own, collected);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // What was removed must not come back without what is freed now.
+        home.settle()?;
+        for some in looked.free.chunks(FREED_TOGETHER) {
+            crate::stop::check()?;
+            own.renew()?;
+            match home.goes_back() {
+                true => home.transact(|at| {
+                    own.check_in(at)?;
+                    home.free(at, some)
+                })?,
+                false => home.free(At::Latest, some)?,
+            }
+            collected.count(some);
+        }
+        Ok(looked)
+    }
+
+    /// Frees what nobody needs where there is no room for a record: each transaction looks by itself.
+    fn free_looking(
+        &self,
+        looked: Looked,
+        leases_hold: bool,
+        own: &Numbers,
+        collected: &mut Collected,
+    ) -> Result<Looked> {
+        let home = self.home();
+        home.settle()?;
+        for some in looked.free.chunks(FREED_TOGETHER) {
+            crate::stop::check()?;
+            let freed = home.transact(|at| {
+                let mut roots = self.roots_in(at, leases_hold, own)?;
+                roots.removed.extend(&looked.roots.removed);
+                let free = roots.leaves(&needed(&roots)?, some);
+                home.free(at, &free)?;
+                Ok(free)
+            })?;
+            collected.count(&freed);
+        }
+        Ok(looked)
+    }
+
+    /// Looks which of these objects nobody needs. `removed` are writers whose records it has removed before.
+    fn look(
+        &self,
+        objects: &[Found],
+        leases_hold: bool,
+        (own, mut removed): (&Numbers, Vec<Writer>),
+        collected: &mut Collected,
+    ) -> Result<Looked> {
+        let mut repeats = 0;
+        let (mut roots, needed) = loop {
+            let roots = self.roots(leases_hold, own)?;
             collected.writers += roots.removed.len() as u64 + roots.unreadable;
+            removed.extend(&roots.removed);
             let needed = needed(&roots);
             let is_whole = needed.as_ref().is_ok_and(|needed| needed.damaged.is_empty());
             if is_whole || repeats == REPEATS_MAX || self.is_still(&roots)? {
@@ -163,41 +314,9 @@ impl Store {
             }
             repeats += 1;
         };
-        // What was removed must not come back without what is freed now.
-        self.home().settle()?;
-        let is_of = |writers: &[Writer], number: u64| writers.iter().any(|writer| writer.holds(number));
-        let is_known = needed.damaged.is_empty() && roots.unknown.is_empty();
-        let is_free = |number: u64| {
-            let is_needed = needed.clusters.contains(&number) || is_of(&roots.writers, number);
-            !is_needed && (is_known || is_of(&roots.removed, number))
-        };
-        let named: BTreeSet<u64> = roots.ntuples.iter().map(|(stored, _)| stored.number()).collect();
-        for object in &objects {
-            crate::stop::check()?;
-            match object.named {
-                Named::Cluster(number) if is_free(number) => {
-                    self.home().free(object)?;
-                    collected.clusters += 1;
-                }
-                Named::Ntuple(number)
-                    if roots.unknown.is_empty()
-                        && !named.contains(&number)
-                        && !is_of(&roots.writers, number) =>
-                {
-                    self.home().free(object)?;
-                    collected.ntuples += 1;
-                }
-                _ => {}
-            }
-        }
-        collected.uploads = self.home().sweep(|number| is_of(&roots.writers, number))?;
-        let anchors = roots.ntuples.iter().filter_map(|(_, anchors)| anchors.as_ref().ok());
-        collected.alive = roots.writers.len() as u64;
-        collected.kept = anchors.map(|anchors| (anchors.len() as u64).saturating_sub(1)).sum();
-        damaged.extend(needed.damaged);
-        damaged.extend(roots.unknown);
-        collected.damaged = damaged.into_iter().map(|(name, why)| Unreadable { name, why }).collect();
-        Ok(collected)
+        roots.removed = removed;
+        let free = roots.leaves(&needed, objects);
+        Ok(Looked { roots, needed, free })
     }
 
     /// Removes versions of all ntuples that were kept for long enough; those of which that cannot be said.
@@ -220,46 +339,50 @@ impl Store {
     }
 
     /// Looks at all names, versions and writers at one time.
-    fn roots(&self, leases_hold: bool) -> Result<Roots> {
+    fn roots(&self, leases_hold: bool, own: &Numbers) -> Result<Roots> {
+        self.home().transact(|at| self.roots_in(at, leases_hold, own))
+    }
+
+    /// The same in a transaction, in which records of writers whose leases are over are removed.
+    fn roots_in(&self, at: At<'_>, leases_hold: bool, own: &Numbers) -> Result<Roots> {
         let home = self.home();
         let now_ns = home.now_ns()?;
         // By a clock that is wrong by more than any lease somebody could be alive for ever.
         let alive_ns = now_ns..=now_ns.saturating_add(2 * LEASE_NS_MAX);
-        home.transact(|at| {
-            let mut roots = Roots::default();
-            for dkey in home.dkeys(at, Records::Writers)? {
-                let Some(found) = home.get(at, Records::Writers, &dkey, place::RECORD)? else { continue };
-                match Writer::read(&found) {
-                    Ok(writer) if leases_hold && alive_ns.contains(&writer.until_ns) => {
-                        roots.writers.push(writer);
-                        continue;
-                    }
-                    Ok(writer) => roots.removed.push(writer),
-                    // Until when it is to be left alone is not known: if it is there still it is told that it was not.
-                    Err(error) => {
-                        error.damage()?;
-                        roots.unreadable += 1;
-                    }
+        let mut roots = Roots::default();
+        for dkey in home.dkeys(at, Records::Writers)? {
+            let Some(found) = home.get(at, Records::Writers, &dkey, place::RECORD)? else { continue };
+            match Writer::read(&found) {
+                Ok(writer) if own.holds(writer.first) => continue,
+                Ok(writer) if leases_hold && alive_ns.contains(&writer.until_ns) => {
+                    roots.writers.push(writer);
+                    continue;
                 }
-                home.punch(at, Records::Writers, &dkey)?;
-            }
-            for (name, entry) in self.entries(at)? {
-                match entry {
-                    Ok(Entry { number, .. }) => {
-                        let stored = self.numbered(&name, number);
-                        let anchors = match stored.anchors(at) {
-                            Ok(anchors) => Ok(anchors),
-                            Err(error) => Err(error.damage()?),
-                        };
-                        roots.ntuples.push((stored, anchors));
-                    }
-                    Err(error) => {
-                        roots.unknown.insert(name, error.damage()?);
-                    }
+                Ok(writer) => roots.removed.push(writer),
+                // Until when it is to be left alone is not known: if it is there still it is told that it was not.
+                Err(error) => {
+                    error.damage()?;
+                    roots.unreadable += 1;
                 }
             }
-            Ok(roots)
-        })
+            home.punch(at, Records::Writers, &dkey)?;
+        }
+        for (name, entry) in self.entries(at)? {
+            match entry {
+                Ok(Entry { number, .. }) => {
+                    let stored = self.numbered(&name, number);
+                    let anchors = match stored.anchors(at) {
+                        Ok(anchors) => Ok(anchors),
+                        Err(error) => Err(error.damage()?),
+                    };
+                    roots.ntuples.push((stored, anchors));
+                }
+                Err(error) => {
+                    roots.unknown.insert(name, error.damage()?);
+                }
+            }
+        }
+        Ok(roots)
     }
 
     /// Whether all of these versions are still there, and what cannot be read cannot be read still.
@@ -282,6 +405,7 @@ impl Store {
 fn needed(roots: &Roots) -> Result<Needed> {
     let mut needed = Needed::default();
     for (stored, anchors) in &roots.ntuples {
+        crate::stop::check()?;
         let why = match anchors {
             Ok(anchors) => match clusters(stored, anchors, &mut needed.clusters) {
                 Ok(()) => continue,

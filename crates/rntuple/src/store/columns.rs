@@ -4,10 +4,9 @@ use super::append::Writing;
 use super::base::{Base, Placed};
 use super::catalogue::Stored;
 use super::commit::{Version, commit};
-use super::home::At;
 use super::import;
 use crate::error::{Error, Result};
-use crate::format::schema::Schema;
+use crate::format::schema::{Known, Schema};
 use crate::ntuple::{Entries, Ntuple};
 use crate::sealed::SealedCluster;
 use dolmen_client::ObjectClass;
@@ -20,6 +19,8 @@ pub struct ColumnAdder {
     stored: Stored,
     base: Base,
     schema: Schema,
+    /// How much of it is there.
+    known: Known,
     writing: Writing,
     /// Entries of the clusters that are known.
     entries: Vec<Entries>,
@@ -28,12 +29,11 @@ pub struct ColumnAdder {
 
 impl ColumnAdder {
     pub(super) fn begin(stored: Stored, schema: &Schema) -> Result<Self> {
-        let current = stored.current(At::Latest)?;
-        let base = Base::load(&stored.source(&current), current)?;
+        let (base, entries) = with_entries(&stored)?;
         check(&base.schema, schema)?;
         let writing = Writing::begin(&stored)?;
-        let entries = entries(&stored, &base)?;
-        Ok(Self { stored, base, schema: schema.clone(), writing, entries, clusters: Vec::new() })
+        let (schema, known) = (schema.clone(), base.schema.known());
+        Ok(Self { stored, base, schema, known, writing, entries, clusters: Vec::new() })
     }
 
     /// Entries of the clusters whose columns are to be pushed still, in their order.
@@ -54,7 +54,7 @@ impl ColumnAdder {
     /// [`Error::OtherSchema`] if it has other columns or entries than the cluster, or there is no cluster left; [`Error::Corrupt`] for a page
     /// that is not what its checksum says, or of other elements than entries; [`Error::Expired`]; [`Error::Store`].
     pub fn push(&mut self, cluster: &SealedCluster<'_>) -> Result<()> {
-        let before = self.base.schema.columns.len();
+        let before = self.known.columns;
         let next = self.missing().first();
         let is_next = next.is_some_and(|entries| entries.end - entries.first == cluster.entry_count);
         let (mut columns, count) = (&cluster.columns[..], self.schema.columns.len());
@@ -78,11 +78,10 @@ impl ColumnAdder {
     /// [`Error::TooBig`] if page lists do not fit one transaction; [`Error::Store`].
     pub fn commit(&mut self) -> Result<Version> {
         self.writing.pipeline.finish()?;
-        let (stored, schema, clusters) = (&self.stored, &self.schema, &self.clusters);
-        let before = self.base.schema.known();
+        let (stored, schema, known, clusters) = (&self.stored, &self.schema, self.known, &self.clusters);
         let added: u64 = clusters.iter().map(|cluster| cluster.entry_count).sum();
         let done = commit(stored, &mut self.writing.numbers, &mut self.base, |base| {
-            if base.schema.known() != before {
+            if base.schema.known() != known || !schema.begins_with(&base.schema) {
                 return Err(Error::OtherSchema);
             }
             if base.anchor.cluster_count > clusters.len() as u64 {
@@ -91,7 +90,7 @@ impl ColumnAdder {
             base.add_family(&stored.source(&base.anchor), schema, clusters, stored.store().now_ns())
         });
         match done {
-            Err(Error::Behind { .. }) => self.entries = entries(&self.stored, &self.base)?,
+            Err(Error::Behind { .. }) => (self.base, self.entries) = with_entries(&self.stored)?,
             Ok(_) => (self.entries, self.clusters) = (Vec::new(), Vec::new()),
             Err(_) => {}
         }
@@ -105,6 +104,15 @@ impl ColumnAdder {
     pub fn discard(self) -> Result<()> {
         self.writing.give_up()
     }
+}
+
+/// The current version, and the entries of its clusters.
+fn with_entries(stored: &Stored) -> Result<(Base, Vec<Entries>)> {
+    stored.with_current(|| {
+        let base = stored.base()?;
+        let entries = entries(stored, &base)?;
+        Ok((base, entries))
+    })
 }
 
 /// Entries of all clusters.
@@ -121,11 +129,7 @@ fn entries(stored: &Stored, base: &Base) -> Result<Vec<Entries>> {
 /// Whether one schema is the other with fields of their own behind it.
 fn check(before: &Schema, after: &Schema) -> Result<()> {
     let known = before.known();
-    let is_behind = after.fields.get(..known.fields) == Some(&before.fields)
-        && after.columns.get(..known.columns) == Some(&before.columns)
-        && after.aliases.get(..known.aliases) == Some(&before.aliases)
-        && after.extras.get(..known.extras) == Some(&before.extras);
-    if !is_behind || after.columns.len() == known.columns {
+    if !after.begins_with(before) || after.columns.len() == known.columns {
         return Err(Error::OtherSchema);
     }
     let own = |field: u32| field as usize >= known.fields && (field as usize) < after.fields.len();

@@ -47,17 +47,20 @@ pub(super) fn commit(
 ) -> Result<Version> {
     let home = stored.home();
     home.settle()?;
-    let done = home.transact(|at| {
-        let current = stored.current(at)?;
-        if current.version != base.anchor.version {
-            *base = Base::load(&stored.source(&current), current)?;
-        }
-        let next = next(base)?;
-        next.check()?;
-        numbers.end_in(at)?;
-        put(home, stored.own(), at, &next.base.anchor, &next.values)?;
-        put_current(home, stored.own(), at, &next.base.anchor)?;
-        Ok(next.base)
+    let done = stored.with_current(|| {
+        home.transact(|at| {
+            let current = stored.current(at)?;
+            // Another version may have its number, where a snapshot was gone back to.
+            if current != base.anchor {
+                *base = Base::load(&stored.source(&current), current)?;
+            }
+            let next = next(base)?;
+            next.check()?;
+            numbers.end_in(at)?;
+            put(home, stored.own(), at, &next.base.anchor, &next.values)?;
+            put_current(home, stored.own(), at, &next.base.anchor)?;
+            Ok(next.base)
+        })
     });
     match done {
         Ok(made) => {

@@ -6,7 +6,7 @@
 use super::base::is_deferred;
 use super::prune::Number;
 use crate::array::{Array, Lists, Values};
-use crate::error::{Error, Fit, OtherFields, Result};
+use crate::error::{Error, Fit, OtherFields, Result, typed};
 use crate::format::column::{ColumnKind, InMemory};
 use crate::format::schema::{Column, Field, Role, Schema};
 use crate::near::near;
@@ -41,7 +41,7 @@ pub enum LeftOut {
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoField { name, of } => write!(f, "\"{name}\" ({of}) is no field of the ntuple"),
+            Self::NoField { name, of } => write!(f, "{} is no field of the ntuple", typed(name, of)),
             Self::Refused(why) => why.fmt(f),
         }
     }
@@ -125,7 +125,8 @@ pub(super) fn matched(schema: &Schema, other: &Schema) -> Matched {
     let (mut anew, mut differ) = (Vec::new(), Differ::default());
     for top in own_tops(schema) {
         let name = &schema.fields[top as usize].name;
-        let Some(found) = own_tops(other).find(|&found| other.fields[found as usize].name == *name) else {
+        // What shows another field there has its values for its own here.
+        let Some(found) = other.tops().find(|&found| other.fields[found as usize].name == *name) else {
             differ.lacking.push(top);
             continue;
         };
@@ -180,40 +181,59 @@ fn likeness((one, one_tops, one_top): Top<'_>, (other, other_tops, other_top): T
     if !are_fields {
         return Likeness::None;
     }
-    let are_pages = columns.len() == same.len()
+    if other.fields[other_top as usize].source.is_some() {
+        let are_narrow = columns.iter().any(|&number| is_narrow(one.columns[number].kind));
+        return if are_narrow { Likeness::None } else { Likeness::Values };
+    }
+    let are_alike = columns.len() == same.len()
         && columns.iter().zip(&same).all(|(&number, &same)| {
             let (column, of) = (&one.columns[number], &other.columns[same]);
             let key = |column: &Column| (column.kind, column.bits, column.representation, column.range);
-            key(column) == key(of)
-                && place(&own, column.field) == place(&found, of.field)
-                && (of.first_element == 0 || column.first_element != 0)
+            key(column) == key(of) && place(&own, column.field) == place(&found, of.field)
         });
+    // What begins later has no elements of the entries before, and is behind others here.
+    let are_late = same.iter().any(|&same| other.columns[same].first_element != 0);
     let kept = |(&number, &same): (&u32, &u32)| has_values_of((one, number), (other, same));
-    if are_pages {
+    if are_alike && !are_late {
         Likeness::Pages
-    } else if own.iter().zip(&found).all(kept) {
+    } else if are_alike && !columns.iter().any(|&number| is_fine(&one.columns[number]))
+        || own.iter().zip(&found).all(kept)
+    {
         Likeness::Values
     } else {
         Likeness::None
     }
 }
 
-/// Whether a field keeps all values that another can have: its columns have what the other's have in memory, and no fewer bits.
+/// Whether columns of a kind keep fewer bits of floats.
+fn is_narrow(kind: ColumnKind) -> bool {
+    use ColumnKind::{Real16, Real32Quant, Real32Trunc, SplitReal16};
+    matches!(kind, Real16 | SplitReal16 | Real32Trunc | Real32Quant)
+}
+
+/// Whether a column is quantised in more steps than a float of 32 bits can tell, so that what is read of it is not all that was written.
+fn is_fine(column: &Column) -> bool {
+    column.kind == ColumnKind::Real32Quant && column.bits > 22
+}
+
+/// Whether a field keeps all values that another can have: its columns have what the other's have in memory, or doubles for its floats, and no fewer bits.
 fn has_values_of((one, field): (&Schema, u32), (other, of): (&Schema, u32)) -> bool {
     let columns = |schema: &Schema, field: u32, representation: u16| -> Vec<ColumnKind> {
         let is_it = |column: &&Column| column.field == field && column.representation == representation;
         schema.columns.iter().filter(is_it).map(|column| column.kind).collect()
     };
-    let is_narrow = |kind: &ColumnKind| {
-        use ColumnKind::{Real16, Real32Quant, Real32Trunc, SplitReal16};
-        matches!(kind, Real16 | SplitReal16 | Real32Trunc | Real32Quant)
-    };
     let own = columns(one, field, 0);
     let in_memory = |kinds: &[ColumnKind]| kinds.iter().map(|kind| kind.in_memory()).collect::<Vec<_>>();
     let last =
         other.columns.iter().filter(|column| column.field == of).map(|column| column.representation).max();
-    let is_same = |representation| in_memory(&columns(other, of, representation)) == in_memory(&own);
-    !own.iter().any(is_narrow) && (0..=last.unwrap_or(0)).all(is_same)
+    let holds = |(one, other): (&Option<InMemory>, &Option<InMemory>)| {
+        one == other || (*one, *other) == (Some(InMemory::F64), Some(InMemory::F32))
+    };
+    let is_same = |representation| {
+        let (own, others) = (in_memory(&own), in_memory(&columns(other, of, representation)));
+        own.len() == others.len() && own.iter().zip(&others).all(holds)
+    };
+    !own.iter().copied().any(is_narrow) && (0..=last.unwrap_or(0)).all(is_same)
 }
 
 /// The types of two fields of one name, in such words that they are different.
@@ -502,9 +522,10 @@ fn values(kind: InMemory, count: u64, value: Option<Number>) -> Fitted<Values> {
         InMemory::I32 => whole!(I32),
         InMemory::U32 => whole!(U32),
         InMemory::I64 => whole!(I64),
-        InMemory::U64 => whole!(U64),
+        // Of a field that shows how many items collections have.
+        InMemory::U64 | InMemory::Offset => whole!(U64),
         InMemory::F32 => of!(F32, float.and_then(in_32_bits)),
         InMemory::F64 => of!(F64, float),
-        InMemory::Offset | InMemory::Switch => return Err(Fit::Kind),
+        InMemory::Switch => return Err(Fit::Kind),
     })
 }

@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::estimate::ROUND_BYTES;
 use bucket::BucketHome;
 use dolmen_client::{
-    Cond, Container, Durability, IoBuf, Key, NewValue, Object, ObjectClass, ObjectType, Oid, Page, Payload,
-    Recx, UpdateIod, Way, side_by_side,
+    Cond, Container, Durability, IoBuf, Key, NewValue, Object, ObjectClass, ObjectType, Oid, PackedKeys,
+    Page, Payload, Recx, UpdateIod, Way, side_by_side,
 };
 use dolmen_env::Clock;
 use dolmen_types::Anchor as ListAnchor;
@@ -243,12 +243,10 @@ impl Home {
     pub(super) fn dkeys(&self, at: At<'_>, records: Records) -> Result<Vec<Vec<u8>>> {
         match self {
             Self::Container(cont) => {
-                let object = object(cont, records)?;
-                let (mut found, mut anchor) = (Vec::new(), ListAnchor::default());
-                while !anchor.is_eof() {
-                    let page = object.list_dkeys(at.in_container(), &mut anchor, Page::default())?;
-                    found.extend(page.iter().map(<[u8]>::to_vec));
-                }
+                let mut found = Vec::new();
+                each_dkeys(&object(cont, records)?, at, |some| {
+                    found.extend(some.iter().map(<[u8]>::to_vec))
+                })?;
                 Ok(found)
             }
             Self::Bucket(home) => home.within(at.in_bucket(), |tx| tx.dkeys(records)),
@@ -346,15 +344,20 @@ impl Home {
         }
     }
 
-    /// Frees one of these.
-    pub(super) fn free(&self, found: &Found) -> Result<()> {
+    /// Whether it can be as it was, for all: buckets have no snapshots to go back to.
+    pub(super) fn goes_back(&self) -> bool {
+        matches!(self, Self::Container(_))
+    }
+
+    /// Frees some of these; of a bucket at once.
+    pub(super) fn free(&self, at: At<'_>, some: &[Found]) -> Result<()> {
         match self {
-            Self::Container(cont) => {
+            Self::Container(cont) => some.iter().try_for_each(|found| {
                 let oid = found.oid.expect("it was found in a container");
-                cont.object(oid)?.punch(dolmen_client::At::Latest, Cond::NONE)?;
+                cont.object(oid)?.punch(at.in_container(), Cond::NONE)?;
                 Ok(())
-            }
-            Self::Bucket(home) => home.free(found.named),
+            }),
+            Self::Bucket(home) => some.iter().try_for_each(|found| home.free(found.named)),
         }
     }
 
@@ -368,6 +371,20 @@ impl Home {
                 home.end_uploads(is_held)
             }
         }
+    }
+
+    /// Whether a cluster has as many groups. What a bucket has taken stays there.
+    pub(super) fn has_groups(
+        &self,
+        at: At<'_>,
+        class: ObjectClass,
+        number: u64,
+        groups: u32,
+    ) -> Result<bool> {
+        let Self::Container(cont) = self else { return Ok(true) };
+        let mut found = 0;
+        each_dkeys(&place::cluster(cont, class, number)?, at, |some| found += some.len())?;
+        Ok(found == groups as usize)
     }
 
     /// Writes over bytes of a group; whether that was done: of one that is lost all before them have to be among them.
@@ -415,6 +432,15 @@ fn write_whole(cluster: &Object, dkey: &[u8]) -> Result<()> {
         Ok(_) | Err(dolmen_client::Error::Corrupt { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Goes through all dkeys of an object, some at a time.
+fn each_dkeys(object: &Object, at: At<'_>, mut take: impl FnMut(&PackedKeys)) -> Result<()> {
+    let mut anchor = ListAnchor::default();
+    while !anchor.is_eof() {
+        take(&object.list_dkeys(at.in_container(), &mut anchor, Page::default())?);
+    }
+    Ok(())
 }
 
 /// The object of a container that has records.

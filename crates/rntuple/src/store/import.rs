@@ -181,7 +181,7 @@ impl Writing {
             };
             batch.look(number, cluster, finding, &mut columns).map_err(damaged)?;
             for (group, buf) in (first..).zip(batch.bufs) {
-                self.pipeline.write(class, (number, group), buf)?;
+                self.write(class, (number, group), buf)?;
             }
             self.numbers.renew()?;
             at += count;

@@ -1,20 +1,19 @@
 //! Trees of ROOT's files as ntuples: their branches are read some entries at a time and written as clusters.
 
 use super::append::Writing;
-use super::base::Placed;
 use super::catalogue::{CreateOptions, Store};
 use super::commit::Version;
 use super::record::Made;
-use super::skim::{check, extend, kept, within};
+use super::skim::{Putting, Sink, check, extend, kept, within};
 use crate::array::Array;
 use crate::error::{Error, Fit, GoOn, Refusal, Result};
 use crate::format::Header;
-use crate::format::schema::Schema;
+use crate::format::schema::{Known, Schema};
 use crate::ntuple::Entries;
+use crate::rootfile::RootWriter;
 use crate::rootfile::tree::Tree;
 use crate::write::{self, Options};
 use core::ops::Range;
-use dolmen_client::ObjectClass;
 
 /// Entries that are read beforehand, since not all trees say how many bytes they have: fewer than those of a basket, mostly.
 pub(super) const PROBED_ENTRIES: u64 = 100;
@@ -35,6 +34,17 @@ pub struct TreeOptions {
 pub struct TreeImported {
     /// The version that has it.
     pub version: Version,
+    /// Why branches were left out: an [`Error::BranchRefused`] of each.
+    pub left_out: Vec<Error>,
+    /// Names of branches that are not those of their fields, and these.
+    pub renamed: Vec<(Box<str>, Box<str>)>,
+}
+
+/// What was skimmed of a tree to a file.
+#[derive(Debug)]
+pub struct TreeSkimmed {
+    /// Clusters that were written.
+    pub clusters: u64,
     /// Why branches were left out: an [`Error::BranchRefused`] of each.
     pub left_out: Vec<Error>,
     /// Names of branches that are not those of their fields, and these.
@@ -95,22 +105,57 @@ impl Store {
     ) -> Result<TreeImported> {
         self.check_name(name)?;
         let (taken, left_out) = taken(tree, how)?;
-        let mut schema = Schema::default();
-        for field in &taken {
-            tree.branches()[field.branch].type_of()?.add_to(&mut schema, &field.name);
-        }
-        let writer = concat!("Dolmen ", env!("CARGO_PKG_VERSION")).into();
-        let header =
-            Header { name: name.into(), description: tree.title().into(), writer, schema, checksum: 0 };
-        write::check_names(&header)?;
+        let header = header(tree, &taken, name)?;
         let of_tree = Of { tree, ranges, taken: &taken, schema: &header.schema, write: &how.write };
         let (of, bytes) = ((&header, header.schema.known()), how.write.cluster_bytes);
-        let put = |writing: &mut Writing, class| of_tree.put_all(writing, class, progress);
+        let put = |writing: &mut Writing, class| {
+            let mut putting = Putting::new(writing, class);
+            of_tree.put_all(&mut putting, progress)?;
+            Ok(putting.placed)
+        };
         let (_, version) = self.make(of, made, (options, bytes), put)?;
-        let named = taken.into_iter().map(|field| (tree.branches()[field.branch].name.clone(), field.name));
-        let renamed = named.filter(|(branch, field)| branch != field).collect();
-        Ok(TreeImported { version, left_out, renamed })
+        Ok(TreeImported { version, left_out, renamed: renamed(tree, taken) })
     }
+}
+
+/// Writes a skim of a tree to a file of ROOT, which `begin` begins with what the ntuple is, called as the tree: fields, entries and clusters are
+/// those that [`Store::skim_tree`] has. `progress` is told of entries that were looked at.
+///
+/// # Errors
+/// As of [`Store::skim_tree`], and of the writer: the file is not there then.
+pub fn skim_tree_to<P: GoOn>(
+    (tree, ranges): (&Tree, &[Entries]),
+    how: &TreeOptions,
+    begin: impl FnOnce(Header, Known) -> Result<RootWriter>,
+    progress: impl FnMut(u64) -> P,
+) -> Result<TreeSkimmed> {
+    check(ranges, tree.entry_count())?;
+    let (taken, left_out) = taken(tree, how)?;
+    let header = header(tree, &taken, tree.own_name())?;
+    let (schema, known) = (header.schema.clone(), header.schema.known());
+    let mut file = begin(header, known)?;
+    let of_tree = Of { tree, ranges, taken: &taken, schema: &schema, write: &how.write };
+    let clusters = of_tree.put_all(&mut file, progress)?;
+    file.finish()?;
+    Ok(TreeSkimmed { clusters, left_out, renamed: renamed(tree, taken) })
+}
+
+/// What an ntuple of these branches is.
+fn header(tree: &Tree, taken: &[Taken], name: &str) -> Result<Header> {
+    let mut schema = Schema::default();
+    for field in taken {
+        tree.branches()[field.branch].type_of()?.add_to(&mut schema, &field.name);
+    }
+    let writer = concat!("Dolmen ", env!("CARGO_PKG_VERSION")).into();
+    let header = Header { name: name.into(), description: tree.title().into(), writer, schema, checksum: 0 };
+    write::check_names(&header)?;
+    Ok(header)
+}
+
+/// Names of branches that are not those of their fields, and these.
+fn renamed(tree: &Tree, taken: Vec<Taken>) -> Vec<(Box<str>, Box<str>)> {
+    let named = taken.into_iter().map(|field| (tree.branches()[field.branch].name.clone(), field.name));
+    named.filter(|(branch, field)| branch != field).collect()
 }
 
 /// A tree, what of it is wanted, and how it is written.
@@ -123,17 +168,12 @@ struct Of<'a> {
 }
 
 impl Of<'_> {
-    /// Puts all entries that are wanted.
-    fn put_all<P: GoOn>(
-        &self,
-        writing: &mut Writing,
-        class: ObjectClass,
-        mut progress: impl FnMut(u64) -> P,
-    ) -> Result<Vec<Placed>> {
+    /// Puts all entries that are wanted; in how many clusters.
+    fn put_all<P: GoOn>(&self, sink: &mut impl Sink, mut progress: impl FnMut(u64) -> P) -> Result<u64> {
         let Self { tree, ranges, taken, write, .. } = *self;
         let numbers: Vec<usize> = taken.iter().map(|field| field.branch).collect();
         let mut steps = Steps::of(tree, &numbers, write.cluster_bytes);
-        let mut clusters = Vec::new();
+        let mut clusters = 0;
         let first = Entries { first: 0, end: tree.entry_count().min(PROBED_ENTRIES) };
         steps.read(first, tree.read(&numbers, first)?.iter().map(Array::bytes).sum());
         // Entries that wait until they are a cluster.
@@ -154,35 +194,28 @@ impl Of<'_> {
                     waiting.iter_mut().zip(arrays).for_each(|(array, more)| extend(array, more));
                 }
                 if is_whole || waiting.iter().map(Array::bytes).sum::<u64>() >= write.cluster_bytes {
-                    self.put(writing, class, &core::mem::take(&mut waiting), &mut clusters)?;
+                    clusters += self.put(sink, &core::mem::take(&mut waiting))?;
                 }
             }
             progress(entries.end).go_on()?;
         }
         if !waiting.is_empty() {
-            self.put(writing, class, &waiting, &mut clusters)?;
+            clusters += self.put(sink, &waiting)?;
         }
         Ok(clusters)
     }
 
-    /// Puts entries as one cluster, or several if they are many.
-    fn put(
-        &self,
-        writing: &mut Writing,
-        class: ObjectClass,
-        arrays: &[Array],
-        clusters: &mut Vec<Placed>,
-    ) -> Result<()> {
+    /// Puts entries as one cluster, or several if they are many; how many.
+    fn put(&self, sink: &mut impl Sink, arrays: &[Array]) -> Result<u64> {
         let Self { schema, write, .. } = *self;
         let fields: Vec<(&str, &Array)> = self.taken.iter().map(|field| &*field.name).zip(arrays).collect();
         // What has come out a little larger than was thought is a cluster still.
         let cluster_bytes = write.cluster_bytes.saturating_add(write.cluster_bytes / 2);
-        for range in write::cut(&fields, &Options { cluster_bytes, ..*write })? {
-            let sealed = write::seal(schema, &fields, range, write)?;
-            let columns = (sealed.entry_count, &sealed.columns[..]);
-            clusters.push(writing.put(class, schema, 0, columns)?);
+        let ranges = write::cut(&fields, &Options { cluster_bytes, ..*write })?;
+        for range in &ranges {
+            sink.put(schema, write::seal(schema, &fields, range.clone(), write)?)?;
         }
-        Ok(())
+        Ok(ranges.len() as u64)
     }
 }
 

@@ -48,7 +48,7 @@ pub use columns::ColumnAdder;
 pub use commit::Version;
 pub use fill::{Fill, LeftOut};
 pub use home::bucket::{KEYS as BUCKET_KEYS, ROOT as BUCKET_ROOT};
-pub use import_tree::{TreeImported, TreeOptions};
+pub use import_tree::{TreeImported, TreeOptions, TreeSkimmed, skim_tree_to};
 pub use prune::{Compare, Condition, Number};
 pub use record::{Made, ROOT_START as BUCKET_ROOT_START};
 pub use reshape::Reshaped;

@@ -6,6 +6,9 @@
 //!
 //! Until when says the clock of the store, which is the same for all; who writes has to know only how much time has passed.
 //!
+//! A container can go back to a snapshot while somebody writes: it hides what was written after that, and leaves the record of who had begun
+//! before. So the transaction looks whether all groups are there, too.
+//!
 //! Invariants: nothing is written into an object whose number is in no record; a record that somebody removed is not made again.
 
 use super::home::{At, Home};
@@ -13,7 +16,9 @@ use super::place::{self, Records};
 use super::record::Writer;
 use crate::error::{Error, Result};
 use crate::stop;
+use dolmen_client::ObjectClass;
 use dolmen_env::Clock;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Numbers that are drawn at once: a record and two requests for so many clusters.
@@ -28,6 +33,8 @@ pub(super) struct Numbers {
     held: Vec<Held>,
     next: u64,
     end: u64,
+    /// The class of the clusters of these numbers that were written, and how many groups they have.
+    written: BTreeMap<u64, (ObjectClass, u32)>,
 }
 
 /// A record that was made.
@@ -40,7 +47,8 @@ struct Held {
 
 impl Numbers {
     pub(super) fn new(home: &Home, clock: &Arc<dyn Clock>, lease_ns: u64) -> Self {
-        Self { home: home.clone(), clock: Arc::clone(clock), lease_ns, held: Vec::new(), next: 0, end: 0 }
+        let (home, clock) = (home.clone(), Arc::clone(clock));
+        Self { home, clock, lease_ns, held: Vec::new(), next: 0, end: 0, written: BTreeMap::new() }
     }
 
     /// The next number; with the first of several, a record is made.
@@ -78,19 +86,37 @@ impl Numbers {
         Ok(())
     }
 
+    /// Takes note that another group of a cluster is written.
+    pub(super) fn writes(&mut self, class: ObjectClass, number: u64) {
+        self.written.entry(number).or_insert((class, 0)).1 += 1;
+    }
+
+    /// Looks whether the records are there, in a transaction that depends on that.
+    ///
+    /// # Errors
+    /// [`Error::Expired`].
+    pub(super) fn check_in(&self, at: At<'_>) -> Result<()> {
+        let has = |held: &Held| {
+            let dkey = place::writer(held.writer.first);
+            self.home.get(at, Records::Writers, &dkey, place::RECORD)
+        };
+        self.held.iter().try_for_each(|held| has(held)?.map(drop).ok_or(Error::Expired))
+    }
+
     /// Takes the records away in the transaction that makes what was written part of a version.
     ///
     /// # Errors
-    /// [`Error::Expired`] if somebody did before.
+    /// [`Error::Expired`] if somebody did before; [`Error::WentBack`].
     pub(super) fn end_in(&self, at: At<'_>) -> Result<()> {
-        for Held { writer, .. } in &self.held {
-            let dkey = place::writer(writer.first);
-            if self.home.get(at, Records::Writers, &dkey, place::RECORD)?.is_none() {
-                return Err(Error::Expired);
+        self.check_in(at)?;
+        for (&number, &(class, groups)) in &self.written {
+            crate::stop::check()?;
+            if !self.home.has_groups(at, class, number, groups)? {
+                return Err(Error::WentBack);
             }
-            self.home.punch(at, Records::Writers, &dkey)?;
         }
-        Ok(())
+        let punch = |held: &Held| self.home.punch(at, Records::Writers, &place::writer(held.writer.first));
+        self.held.iter().try_for_each(punch)
     }
 
     /// Whether a number is of those that were drawn since the records were last taken away.
@@ -101,6 +127,7 @@ impl Numbers {
     /// Forgets the numbers whose records were taken away; what is left of them is never used.
     pub(super) fn forget(&mut self) {
         self.held.clear();
+        self.written.clear();
         self.end = self.next;
     }
 
@@ -119,6 +146,7 @@ impl Numbers {
     /// The first; other records are gone nevertheless.
     pub(super) fn give_up(&mut self) -> Result<()> {
         self.end = self.next;
+        self.written.clear();
         let (home, held) = (&self.home, core::mem::take(&mut self.held));
         let punch = |Held { writer, .. }: Held| {
             home.punch(At::Latest, Records::Writers, &place::writer(writer.first))

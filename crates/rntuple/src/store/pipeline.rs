@@ -72,9 +72,6 @@ impl Pipeline {
         (object, group): (u64, u32),
         buf: IoBuf,
     ) -> Result<()> {
-        if buf.is_empty() {
-            return Ok(());
-        }
         crate::stop::check()?;
         self.go_on(|way| match way {
             To::Container(flights) => flights.write(class, (object, group), buf),

@@ -43,6 +43,10 @@ pub(super) const RECORD: &[u8] = b"record";
 pub(super) const ID: &[u8] = b"id";
 /// The akey of a version's counts of elements.
 pub(super) const COUNTS: &[u8] = b"counts";
+/// The akey of when a version was replaced by one that was freed since.
+pub(super) const REPLACED: &[u8] = b"replaced";
+/// The akeys of all records of a version, which are there and go with it; others are parts that later versions may refer to.
+pub(super) const OF_VERSION: [&[u8]; 3] = [ANCHOR, COUNTS, REPLACED];
 /// The akey of sealed pages.
 pub(super) const PAGES: &[u8] = b"pages";
 

@@ -41,6 +41,8 @@ pub(super) enum Kind {
     Root = 8,
     /// The records of an object of a bucket.
     Node = 9,
+    /// When a version was replaced by one that was freed since.
+    Replaced = 10,
 }
 
 /// The record with what `fill` puts.
@@ -335,6 +337,16 @@ pub(super) fn write_counts(counts: &[u64]) -> Result<Vec<u8>> {
     seal_packed(Kind::Counts, &builder.finish())
 }
 
+/// When a version was replaced, in nanoseconds since 1970.
+pub(super) fn write_replaced(time_ns: u64) -> Vec<u8> {
+    seal(Kind::Replaced, |builder| builder.u64(time_ns))
+}
+
+/// Such a time.
+pub(super) fn read_replaced(bytes: &[u8]) -> Result<u64> {
+    open(Kind::Replaced, bytes)?.u64()
+}
+
 /// Such counts, of as many columns as there are.
 pub(super) fn read_counts(bytes: &[u8], column_count: usize) -> Result<Vec<u64>> {
     let contents = open_packed(Kind::Counts, Structure::Record, bytes)?;
@@ -347,7 +359,9 @@ pub(super) fn read_counts(bytes: &[u8], column_count: usize) -> Result<Vec<u64>>
 
 #[cfg(test)]
 mod tests {
-    use super::{Anchor, Config, Entry, Made, Tag, Writer, read_counts, write_counts};
+    use super::{
+        Anchor, Config, Entry, Made, Tag, Writer, read_counts, read_replaced, write_counts, write_replaced,
+    };
     use crate::error::{Error, Fault};
     use crate::format::locator::Link;
     use crate::store::place::{self, Part};
@@ -427,6 +441,7 @@ mod tests {
                     "65e2334f0a7d1040"
                 ),
             ),
+            (write_replaced(7), "444e54500a000100000000002000000007000000000000001e971d8d0ecaed95"),
             (
                 zones::write(&known()).unwrap(),
                 concat!(
@@ -448,6 +463,7 @@ mod tests {
         assert_eq!(zones::read(&zones::write(&known()).unwrap()).unwrap(), known());
         assert_eq!(read_counts(&write_counts(&[1, 2]).unwrap(), 2).unwrap(), [1, 2]);
         assert!(read_counts(&write_counts(&[1, 2]).unwrap(), 3).is_err());
+        assert_eq!(read_replaced(&write_replaced(7)).unwrap(), 7);
         let bytes = anchor().write();
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();

@@ -1,10 +1,9 @@
 //! Entries as they are, in clusters and pages of other sizes, or compressed in another way, while readers and writers go on.
 
 use super::append::Writing;
-use super::base::{Base, Was, is_deferred, what_is};
+use super::base::{Was, begins_with, what_is};
 use super::catalogue::{Stored, When};
 use super::commit::{Version, commit};
-use super::home::At;
 use crate::array::Array;
 use crate::error::{Error, Result};
 use crate::format::schema::Schema;
@@ -36,6 +35,10 @@ impl Stored {
     /// [`Error::Changed`] if others have reshaped the same clusters meanwhile; [`Error::NoFit`] and [`Error::Unsupported`] of a field whose
     /// arrays cannot be written; those of reading, and of [`Appender`](super::Appender).
     pub fn reshape(&self, first: u64, bytes_max: u64, options: &Options) -> Result<Option<Reshaped>> {
+        self.with_current(|| self.reshape_current(first, bytes_max, options))
+    }
+
+    fn reshape_current(&self, first: u64, bytes_max: u64, options: &Options) -> Result<Option<Reshaped>> {
         let ntuple = self.open(When::Now)?;
         let schema = &ntuple.header().schema;
         let clusters = ntuple.all_clusters()?;
@@ -52,8 +55,7 @@ impl Stored {
             Entries { first: begin.pages.first_entry, end: last.pages.first_entry + last.pages.entry_count };
         let arrays = Arrays::of(&ntuple, entries)?;
         let were: Vec<Was> = some.iter().map(|cluster| what_is(cluster.pages, cluster.list)).collect();
-        let current = self.current(At::Latest)?;
-        let mut base = Base::load(&self.source(&current), current)?;
+        let mut base = self.base()?;
         let fields = arrays.fields();
         let class = ObjectClass(base.anchor.class);
         let (version, clusters_after) = Writing::begin(self)?.wholly(|writing| {
@@ -65,9 +67,8 @@ impl Stored {
                 placed.push(writing.put(class, schema, 0, sealed)?);
             }
             writing.pipeline.finish()?;
-            let column_count = schema.columns.len();
             let version = commit(self, &mut writing.numbers, &mut base, |base| {
-                if base.schema.columns.len() != column_count {
+                if base.schema != *schema {
                     return Err(Error::OtherSchema);
                 }
                 base.replace(&self.source(&base.anchor), &were, &placed, self.store().now_ns())
@@ -115,9 +116,10 @@ fn whole_bytes(schema: &Schema, cluster: &Cluster<'_>) -> u64 {
     cluster.pages.columns.iter().enumerate().map(of_column).fold(0, u64::saturating_add)
 }
 
-/// Leaves columns out that have no pages in the cluster since they, or what they are in, were added later.
+/// Leaves columns out of what begins behind the cluster.
 fn leave_out_late(schema: &Schema, columns: &mut [Option<SealedColumn<'_>>]) {
-    for (number, column) in columns.iter_mut().enumerate() {
-        column.take_if(|column| column.pages.is_empty() && is_deferred(schema, number));
-    }
+    let has_pages = |number: usize| columns[number].as_ref().is_some_and(|column| !column.pages.is_empty());
+    let is_late = |&number: &usize| begins_with(schema, number).is_some_and(|first| !has_pages(first));
+    let late: Vec<usize> = (0..columns.len()).filter(is_late).collect();
+    late.into_iter().for_each(|number| columns[number] = None);
 }

@@ -43,15 +43,22 @@ pub struct Wanted<'a> {
 }
 
 /// Where clusters of a skim go: a store or a file of ROOT.
-trait Sink {
+pub(super) trait Sink {
+    /// Puts a cluster behind those that there are.
     fn put(&mut self, schema: &Schema, cluster: SealedCluster<'_>) -> Result<()>;
 }
 
 /// A store.
-struct Putting<'a> {
+pub(super) struct Putting<'a> {
     writing: &'a mut Writing,
     class: ObjectClass,
-    placed: Vec<Placed>,
+    pub(super) placed: Vec<Placed>,
+}
+
+impl<'a> Putting<'a> {
+    pub(super) fn new(writing: &'a mut Writing, class: ObjectClass) -> Self {
+        Self { writing, class, placed: Vec::new() }
+    }
 }
 
 impl Sink for Putting<'_> {
@@ -157,8 +164,7 @@ impl Store {
         let (mut passed, mut written) = (0, 0);
         let of = (&header, part.schema.known());
         let put = |writing: &mut Writing, class| {
-            let putting = Putting { writing, class, placed: Vec::new() };
-            let mut skim = Skim::begin(from, &part, write, putting)?;
+            let mut skim = Skim::begin(from, &part, write, Putting::new(writing, class))?;
             skim.run(wanted.ranges, progress)?;
             (passed, written) = (skim.passed, skim.written);
             Ok(skim.sink.placed)
@@ -200,6 +206,7 @@ impl<'a, S: Source, K: Sink> Skim<'a, S, K> {
     }
 
     fn run<P: GoOn>(&mut self, ranges: &[Entries], mut progress: impl FnMut(u64) -> P) -> Result<()> {
+        let mut looked = 0;
         for cluster in self.from.all_clusters()? {
             let (first, end) =
                 (cluster.pages.first_entry, cluster.pages.first_entry + cluster.pages.entry_count);
@@ -225,19 +232,25 @@ impl<'a, S: Source, K: Sink> Skim<'a, S, K> {
                 }
             }
             progress(end).go_on()?;
+            looked = end;
         }
-        self.write()
+        self.write()?;
+        // It takes a while to write the last ones.
+        progress(looked).go_on()
     }
 
-    /// Whether no column of the cluster begins later.
+    /// Whether all columns of the cluster that begin later have elements of each of its entries.
     fn is_complete(&self, cluster: &Cluster<'_>) -> bool {
-        let columns = &self.from.header().schema.columns;
-        self.part.columns.iter().filter(|&&number| columns[number].first_element != 0).all(|&number| {
-            let first = columns[number].first_element.unsigned_abs();
-            let of_cluster = cluster.pages.columns.get(number);
-            of_cluster.is_some_and(|column| {
-                !column.pages.is_empty() && column.first_element.is_some_and(|element| element > first)
-            })
+        let schema = &self.from.header().schema;
+        let mut begin_later =
+            self.part.columns.iter().filter(|&&number| schema.columns[number].first_element != 0);
+        begin_later.all(|&number| {
+            // Of several representations any has them.
+            let is_alike = |other: &usize| schema.columns[*other].field == schema.columns[number].field;
+            let alike = (0..schema.columns.len()).filter(is_alike);
+            let elements = alike.filter_map(|other| Some(cluster.element_count(u32::try_from(other).ok()?)));
+            let most = elements.max().unwrap_or(0);
+            most >= cluster.pages.entry_count.saturating_mul(schema.times(schema.columns[number].field))
         })
     }
 

@@ -3,9 +3,11 @@
 use super::home::bucket::{BucketHome, group_key};
 use super::home::{self, Home};
 use super::place::{self, Records};
+use super::record::Anchor;
 use super::zones::{self, Known};
 use crate::bucket::Read;
 use crate::error::{Error, Fault, Result, Structure};
+use crate::format::checksum;
 use crate::format::locator::{Link, Locator};
 use crate::source::{Source, Want};
 use crate::zone::Zone;
@@ -92,6 +94,8 @@ pub struct StoreSource {
     own: Records,
     /// The version that is read.
     version: u64,
+    /// The checksum of its anchor, which never changes: a snapshot that is gone back to may have another version of this number made.
+    anchor_sum: u64,
     counts: Arc<Counts>,
     zones: Arc<Zones>,
     spare: Arc<Spare>,
@@ -123,9 +127,26 @@ struct Asking {
 }
 
 impl StoreSource {
-    pub(super) fn new(home: &Home, (own, version): (Records, u64), class: ObjectClass) -> Self {
+    pub(super) fn new(home: &Home, own: Records, anchor: &Anchor) -> Self {
         let (counts, zones, spare) = (Arc::default(), Arc::default(), Arc::default());
-        Self { home: home.clone(), class, own, version, counts, zones, spare }
+        let (version, class) = (anchor.version, ObjectClass(anchor.class));
+        let anchor_sum = checksum(&anchor.write());
+        Self { home: home.clone(), class, own, version, anchor_sum, counts, zones, spare }
+    }
+
+    /// Whether the version that is read is there still, and not another of its number.
+    fn is_there(&self) -> Result<bool> {
+        let found =
+            self.home.get(home::At::Latest, self.own, &place::version(self.version), place::ANCHOR)?;
+        Ok(found.is_some_and(|found| checksum(&found) == self.anchor_sum))
+    }
+
+    /// Whether records that were read are those of the version.
+    fn check(&self) -> Result<()> {
+        if self.home.goes_back() && !self.is_there()? {
+            return Err(Error::Freed { version: self.version });
+        }
+        Ok(())
     }
 
     /// Why something cannot be read: of a version that was freed meanwhile nothing is damaged.
@@ -135,10 +156,10 @@ impl StoreSource {
         if !is_missing {
             return error;
         }
-        match self.home.get(home::At::Latest, self.own, &place::version(self.version), place::ANCHOR) {
-            Ok(None) => Error::Freed { version: self.version },
+        match self.is_there() {
+            Ok(false) => Error::Freed { version: self.version },
             // What is told is what was met first.
-            Ok(Some(_)) | Err(_) => error,
+            Ok(true) | Err(_) => error,
         }
     }
 
@@ -192,7 +213,9 @@ impl StoreSource {
     pub(super) fn values(&self, keys: &[(Vec<u8>, Vec<u8>)]) -> Result<Vec<Option<Vec<u8>>>> {
         self.counts.metadata_requests.fetch_add(keys.len() as u64, Ordering::Relaxed);
         self.counts.round_trips.fetch_add(1, Ordering::Relaxed);
-        self.home.values(self.own, keys)
+        let values = self.home.values(self.own, keys)?;
+        self.check()?;
+        Ok(values)
     }
 
     fn fetch_all(&self, wants: &mut [Want<'_>]) -> Result<()> {
@@ -237,7 +260,7 @@ impl StoreSource {
             }
             rest = behind;
         }
-        Ok(())
+        if own.is_empty() { Ok(()) } else { self.check() }
     }
 
     /// Requests for pages of clusters, which are in the order of their places.

@@ -4,14 +4,13 @@ use super::catalogue::{Stored, When};
 use super::commit::Version;
 use super::home::At;
 use super::place;
-use super::record::{Anchor, Tag};
+use super::record::{self, Anchor, Tag};
 use super::source::StoreSource;
-use crate::error::{AskedBy, Error, Result, Structure};
+use crate::error::{AskedBy, BadName, Error, Named, Result, Structure};
 use crate::format::Header;
 use crate::format::footer::Footer;
 use crate::format::locator::Link;
 use crate::ntuple::fetch_envelopes;
-use dolmen_client::Invalid;
 use std::collections::BTreeSet;
 
 /// Bytes of a tag's name: what a key of its kind has, without what is before it.
@@ -62,11 +61,11 @@ impl Stored {
     /// Has a tag keep a version; with `moves` also one that keeps another by now.
     ///
     /// # Errors
-    /// [`Error::NoVersion`]; [`Error::NoNtuple`] if it was destroyed; [`Error::Exists`] if the tag is there and not to be moved; [`Error::Store`] with `Invalid::Name` for a name that is
-    /// empty or longer than 72 bytes.
+    /// [`Error::NoVersion`]; [`Error::NoNtuple`] if it was destroyed; [`Error::Exists`] if the tag is there and not to be moved; [`Error::BadName`] of a name that is
+    /// empty, longer than 72 bytes, or has control characters.
     pub fn tag(&self, name: &str, when: When<'_>, moves: bool) -> Result<Version> {
-        if name.is_empty() || name.len() > TAG_BYTES_MAX {
-            return Err(dolmen_client::Error::Invalid(Invalid::Name).into());
+        if let Some(why) = bad_tag(name) {
+            return Err(Error::BadName { of: Named::Tag, name: name.into(), why });
         }
         let dkey = place::tag(name);
         self.home().transact(|at| {
@@ -124,32 +123,40 @@ impl Stored {
     /// # Errors
     /// [`Error::NoNtuple`] if it was destroyed; [`Error::Store`], [`Error::Corrupt`].
     pub fn expire(&self) -> Result<u64> {
-        self.home().transact(|at| {
-            let (config, current) = (self.config(at)?, self.current(at)?);
-            let tagged: BTreeSet<u64> = self.tagged(at)?.into_iter().map(|tag| tag.version).collect();
-            let anchors = self.anchors(at)?;
-            let replaced = anchors.iter().skip(1).map(|next| next.time_ns).chain([u64::MAX]);
-            let now_ns = self.store().now_ns();
-            let (kept, gone): (Vec<_>, Vec<_>) =
-                anchors.iter().zip(replaced).partition(|(anchor, replaced_ns)| {
-                    anchor.version >= current.version
+        self.with_current(|| self.home().transact(|at| self.expire_in(at)))
+    }
+
+    fn expire_in(&self, at: At<'_>) -> Result<u64> {
+        let (config, current) = (self.config(at)?, self.current(at)?);
+        let tagged: BTreeSet<u64> = self.tagged(at)?.into_iter().map(|tag| tag.version).collect();
+        let anchors = self.anchors(at)?;
+        let replaced = anchors.iter().skip(1).map(|next| next.time_ns).chain([u64::MAX]);
+        let now_ns = self.store().now_ns();
+        let (kept, gone): (Vec<_>, Vec<_>) =
+            anchors.iter().zip(replaced).partition(|(anchor, replaced_ns)| {
+                anchor.version >= current.version
                         || tagged.contains(&anchor.version)
-                        || replaced_ns.saturating_add(config.keep_ns) > now_ns
-                });
-            if gone.is_empty() {
-                return Ok(0);
+                        // A version of a clock that is ahead of this one was replaced no time ago.
+                        || now_ns.saturating_sub(*replaced_ns) < config.keep_ns
+            });
+        if gone.is_empty() {
+            return Ok(0);
+        }
+        let mut needed = BTreeSet::new();
+        for (anchor, replaced_ns) in kept {
+            needed.extend(self.parts(anchor)?);
+            // Until then it was the one to read, which the times of those that stay do not say.
+            if gone.iter().any(|(next, _)| next.version == anchor.version + 1) {
+                let (dkey, value) = (place::version(anchor.version), record::write_replaced(replaced_ns));
+                self.home().put(at, self.own(), &dkey, &[(place::REPLACED, &value)])?;
             }
-            let mut needed = BTreeSet::new();
-            for (anchor, _) in kept {
-                needed.extend(self.parts(anchor)?);
-            }
-            self.remove(at, &needed)?;
-            for (anchor, _) in &gone {
-                let dkey = place::version(anchor.version);
-                self.home().punch_akeys(at, self.own(), &dkey, &[place::ANCHOR, place::COUNTS])?;
-            }
-            Ok(gone.len() as u64)
-        })
+        }
+        self.remove(at, &needed)?;
+        for (anchor, _) in &gone {
+            let dkey = place::version(anchor.version);
+            self.home().punch_akeys(at, self.own(), &dkey, &place::OF_VERSION)?;
+        }
+        Ok(gone.len() as u64)
     }
 
     /// Removes of all versions the parts that are not needed.
@@ -157,7 +164,7 @@ impl Stored {
         for dkey in self.home().dkeys(at, self.own())? {
             let Some(version) = place::version_of(&dkey) else { continue };
             let akeys = self.home().akeys(at, self.own(), &dkey)?;
-            let is_record = |akey: &[u8]| akey == place::ANCHOR || akey == place::COUNTS;
+            let is_record = |akey: &[u8]| place::OF_VERSION.contains(&akey);
             let gone: Vec<&[u8]> = akeys
                 .iter()
                 .filter(|akey| !is_record(akey) && !needed.contains(&(version, (*akey).clone())))
@@ -178,6 +185,15 @@ impl Stored {
         let own =
             [anchor.header].into_iter().chain(anchor.footers.iter().copied()).chain(lists.iter().copied());
         Ok(own.filter_map(|link| place::akey_of(link.locator)).chain(zones).collect())
+    }
+}
+
+/// Why a tag cannot be called so.
+fn bad_tag(name: &str) -> Option<BadName> {
+    match name.chars().find(|found| found.is_control()) {
+        _ if name.is_empty() => Some(BadName::Empty),
+        _ if name.len() > TAG_BYTES_MAX => Some(BadName::Longer(TAG_BYTES_MAX)),
+        unseen => unseen.map(BadName::Unseen),
     }
 }
 

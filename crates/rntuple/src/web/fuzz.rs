@@ -13,7 +13,7 @@ pub fn request(bytes: &[u8]) {
     let Ok(Some((head_bytes, ask))) = parse(received, HEAD_BYTES_MAX) else { return };
     assert!(head_bytes <= received.len());
     let parts = match asked(&ask, "\"0\"", length_bytes) {
-        Asked::Whole | Asked::Unsatisfiable => return,
+        Asked::Whole | Asked::Unsatisfiable | Asked::OfAnother | Asked::Nothing => return,
         Asked::One(part) => vec![part],
         Asked::Several(parts) => parts,
     };

@@ -1,6 +1,6 @@
 //! Files that are nowhere, served over HTTP to whoever asks for parts of them: ROOT, uproot, a browser.
 //!
-//! What is understood is what such readers send: GET and HEAD, one range or several (`multipart/byteranges`), `If-Range`
+//! What is understood is what such readers send: GET and HEAD, one range or several (`multipart/byteranges`), `If-Range`, `If-Match`, `If-None-Match`
 //! and connections that stay. Everything else is answered by its status.
 //!
 //! Invariants: at most [`CONNECTIONS_MAX`] connections, each with a thread and [`PART_BYTES`] of memory; the head of a request
@@ -57,18 +57,18 @@ pub type ReadAt = Box<dyn Fn(u64, &mut [u8]) -> Result<usize> + Send + Sync>;
 
 /// A file that is shown.
 pub struct Shown {
-    /// Its path without the slash before it; percent signs are not needed.
+    /// Its path without the slash before it, with all characters as they are: see [`Served::url`].
     pub name: Box<str>,
     /// Its length.
     pub length_bytes: u64,
-    /// Tells it apart from others that have had the name.
-    pub tag: u64,
     /// Its bytes.
     pub read: ReadAt,
 }
 
 struct State {
     files: Vec<Shown>,
+    /// What tags of files are of, here and in no other serving: what was served before may have been another version, of the same name and length.
+    tag: u64,
     /// Rung when all are to end, which `is_over` then says.
     stop: Bell,
     is_over: AtomicBool,
@@ -81,7 +81,8 @@ struct State {
 impl State {
     fn new(files: Vec<Shown>, patience: Patience) -> dolmen_env::Result<Self> {
         let (stop, is_over, is_awaited) = (Bell::new()?, AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { files, stop, is_over, connection_count: AtomicUsize::new(0), is_awaited, patience })
+        let tag = dolmen_env::entropy_u64()?;
+        Ok(Self { files, tag, stop, is_over, connection_count: AtomicUsize::new(0), is_awaited, patience })
     }
 
     fn is_full(&self) -> bool {
@@ -128,6 +129,18 @@ impl Served {
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// The URL of a file of this name, or of what else is there; none at a Unix socket.
+    #[must_use]
+    pub fn url(&self, name: &str) -> Option<String> {
+        let Address::Tcp(at) = &self.address else { return None };
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+        let written = name.bytes().map(|byte| match is_plain(byte) {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02X}"),
+        });
+        Some(format!("http://{at}/{}", written.collect::<String>()))
     }
 
     /// Waits until the serving ends, which it does only when the system does not say any more when connections arrive.
@@ -396,15 +409,21 @@ fn answer(place: &mut Place, ask: &Ask) -> Spoken {
         );
         return send(place, (head + if has_body { &names } else { "" }).as_bytes());
     }
-    let Some(file) = state.files.iter().find(|file| *file.name == *ask.path) else {
+    let Some((number, file)) = (0_u64..).zip(&state.files).find(|(_, file)| *file.name == *ask.path) else {
         return refused("404 Not Found", "");
     };
-    let tag = format!("\"{:016x}\"", file.tag);
+    let tag = format!("\"{:016x}\"", state.tag ^ number);
     let asked = request::asked(ask, &tag, file.length_bytes);
     let common = format!(
         "Server: dolmen\r\nConnection: {connection}\r\nAccept-Ranges: bytes\r\nETag: {tag}\r\nCache-Control: no-cache\r\n"
     );
     let parts = match asked {
+        Asked::OfAnother => return refused("412 Precondition Failed", &format!("ETag: {tag}\r\n")),
+        Asked::Nothing => {
+            let length = file.length_bytes;
+            let head = format!("HTTP/1.1 304 Not Modified\r\n{common}Content-Length: {length}\r\n\r\n");
+            return send(place, head.as_bytes());
+        }
         Asked::Unsatisfiable => {
             let more = format!("Content-Range: bytes */{}\r\n", file.length_bytes);
             return refused("416 Range Not Satisfiable", &more);
@@ -414,8 +433,7 @@ fn answer(place: &mut Place, ask: &Ask) -> Spoken {
                 "HTTP/1.1 200 OK\r\n{common}Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
                 file.length_bytes
             );
-            send(place, head.as_bytes())?;
-            vec![(Vec::new(), Part { first: 0, end: file.length_bytes })]
+            vec![(head.into_bytes(), Part { first: 0, end: file.length_bytes })]
         }
         Asked::One(part) => {
             let head = format!(
@@ -423,18 +441,16 @@ fn answer(place: &mut Place, ask: &Ask) -> Spoken {
                 content_range(part, file),
                 part.end - part.first
             );
-            send(place, head.as_bytes())?;
-            vec![(Vec::new(), part)]
+            vec![(head.into_bytes(), part)]
         }
         Asked::Several(parts) => several(place, file, &common, &parts)?,
     };
-    if !has_body {
-        return Ok(());
-    }
     let is_several = parts.len() > 1;
+    if !has_body {
+        return if is_several { Ok(()) } else { send(place, &parts[0].0) };
+    }
     for (before, part) in parts {
-        send(place, &before)?;
-        send_part(place, file, part)?;
+        send_part(place, file, (&before, !is_several), part)?;
     }
     if is_several { send(place, closing().as_bytes()) } else { Ok(()) }
 }
@@ -475,7 +491,9 @@ fn several(
     Ok(with_heads)
 }
 
-fn send_part(place: &mut Place, file: &Shown, part: Part) -> Spoken {
+/// Sends a part behind what goes before it; if that is the head of the answer, another one where the first bytes are not to be had.
+fn send_part(place: &mut Place, file: &Shown, (before, is_head): (&[u8], bool), part: Part) -> Spoken {
+    let mut before = Some(before);
     let mut at = part.first;
     let length = usize::try_from(part.end - part.first).unwrap_or(usize::MAX);
     let mut bytes = vec![0; PART_BYTES.min(length)];
@@ -486,17 +504,23 @@ fn send_part(place: &mut Place, file: &Shown, part: Part) -> Spoken {
         // The other end waits meanwhile, and not we for it.
         place.began_ns += RealClock.monotonic_ns().saturating_sub(reads_ns);
         match found {
-            Ok(count) if count == room => send(place, &bytes[..room])?,
-            // The head has promised what is not to be had: the connection ends before it, and the reader knows.
+            Ok(count) if count == room => {
+                before.take().map_or(Ok(()), |before| send(place, before))?;
+                send(place, &bytes[..room])?;
+            }
+            // What the head has promised is not to be had: the connection ends before it, and the reader knows.
             found => {
                 let why = found.map_or_else(|error| error.to_string(), |_| "the file is shorter".to_owned());
                 dolmen_env::say(&format!("{}: {why}", file.name));
+                if is_head && before.is_some() {
+                    send(place, plain("500 Internal Server Error", "close", "", true).as_bytes())?;
+                }
                 return Err(Over::File);
             }
         }
         at += room as u64;
     }
-    Ok(())
+    before.map_or(Ok(()), |before| send(place, before))
 }
 
 #[cfg(test)]
@@ -505,7 +529,7 @@ mod tests {
     use dolmen_env::{Errno, Op};
 
     fn shown(name: &str, read: ReadAt) -> Shown {
-        Shown { name: name.into(), length_bytes: 3, tag: 1, read }
+        Shown { name: name.into(), length_bytes: 3, read }
     }
 
     const SHORT: Duration = Duration::from_millis(5);
@@ -607,7 +631,7 @@ mod tests {
         };
         serving(&state, accept, |address| {
             assert!(answer_to(address, "good").ends_with("\r\n\r\nxxx"));
-            assert!(answer_to(address, "bad").ends_with("\r\n\r\n"), "the head alone");
+            assert_eq!(answer_to(address, "bad"), "", "no head of what is not to be had");
             assert!(answer_to(address, "good").ends_with("\r\n\r\nxxx"), "it has left its place");
         });
         assert_eq!(refusals, 0);

@@ -23,6 +23,8 @@ pub(super) struct Ask {
     pub(super) path: String,
     range: Option<String>,
     if_range: Option<String>,
+    if_match: Option<String>,
+    if_none_match: Option<String>,
     /// Whether the connection ends with the answer.
     pub(super) is_last: bool,
 }
@@ -41,6 +43,10 @@ pub(super) enum Asked {
     One(Part),
     Several(Vec<Part>),
     Unsatisfiable,
+    /// Nothing, as it is another file than the one that is meant.
+    OfAnother,
+    /// Nothing, as who asks has it.
+    Nothing,
 }
 
 /// The request that `received` begins with, and how long its head is; none if the head has not come to its end; the status of what is no
@@ -65,6 +71,12 @@ pub(super) fn parse(received: &[u8], bytes_max: usize) -> Result<Option<(usize, 
         let found = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
         found.and_then(|header| core::str::from_utf8(header.value).ok()).map(str::trim)
     };
+    // Lines of one name are one list.
+    let list = |name: &str| {
+        let lines = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+        let lines: Vec<_> = lines.map(|header| String::from_utf8_lossy(header.value)).collect();
+        (!lines.is_empty()).then(|| lines.join(","))
+    };
     let has_body =
         header("content-length").is_some_and(|length| length != "0") || header("transfer-encoding").is_some();
     let is_old = request.version == Some(0);
@@ -76,6 +88,8 @@ pub(super) fn parse(received: &[u8], bytes_max: usize) -> Result<Option<(usize, 
         path: decoded(path.trim_start_matches('/')).ok_or("400 Bad Request")?,
         range: header("range").map(str::to_owned),
         if_range: header("if-range").map(str::to_owned),
+        if_match: list("if-match"),
+        if_none_match: list("if-none-match"),
         // What follows a body that nobody reads would be taken for a request.
         is_last: !stays || has_body || is_old,
     };
@@ -108,13 +122,27 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+/// Whether a list of tags has one, or any; `tag` is a strong one.
+fn has(tags: &str, tag: &str, weak: bool) -> bool {
+    let own = |one: &str| if weak { one.strip_prefix("W/").unwrap_or(one) == tag } else { one == tag };
+    tags.split(',').map(str::trim).any(|one| one == "*" || own(one))
+}
+
 /// What of a file of that tag and length is asked for. A header that is none, or asks for parts of another file, asks for all.
 ///
-/// //= rfc:9110 14.1.2, 14.2: byte ranges; a range that cannot be understood is as none
+/// //= rfc:9110 13.1.1, 13.1.2, 13.2.2: whether it is the one that is meant is asked first
+/// //= rfc:9110 14.1, 14.1.2, 14.2: byte ranges; a range that cannot be understood is as none
 pub(super) fn asked(ask: &Ask, tag: &str, length_bytes: u64) -> Asked {
+    if ask.if_match.as_deref().is_some_and(|tags| !has(tags, tag, false)) {
+        return Asked::OfAnother;
+    }
+    if ask.if_none_match.as_deref().is_some_and(|tags| has(tags, tag, true)) {
+        return Asked::Nothing;
+    }
     let is_for_other = ask.if_range.as_deref().is_some_and(|other| other != tag);
-    let ranges = ask.range.as_deref().and_then(|range| range.trim().strip_prefix("bytes="));
-    let Some(ranges) = ranges.filter(|_| !is_for_other) else { return Asked::Whole };
+    let of_unit = ask.range.as_deref().and_then(|range| range.trim().split_once('='));
+    let ranges = of_unit.filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes") && !is_for_other);
+    let Some((_, ranges)) = ranges else { return Asked::Whole };
     let mut parts = Vec::new();
     for (nth, range) in ranges.split(',').map(str::trim).filter(|range| !range.is_empty()).enumerate() {
         if nth >= RANGES_MAX {
@@ -167,6 +195,7 @@ mod tests {
     fn ranges_are_those_of_the_standard() {
         let part = |first, end| Part { first, end };
         assert_eq!(of("bytes=0-0"), Asked::One(part(0, 1)));
+        assert_eq!(of("Bytes=0-0"), Asked::One(part(0, 1)));
         assert_eq!(of("bytes=90-"), Asked::One(part(90, 100)));
         assert_eq!(of("bytes=-7"), Asked::One(part(93, 100)));
         assert_eq!(of("bytes=-700"), Asked::One(part(0, 100)));
@@ -186,6 +215,27 @@ mod tests {
         let (_, ask) = parse(head.as_bytes(), 1000).unwrap().unwrap();
         assert_eq!(asked(&ask, "\"t\"", 100), Asked::Whole);
         assert_eq!(asked(&ask, "\"other\"", 100), Asked::One(Part { first: 0, end: 2 }));
+    }
+
+    #[test]
+    fn who_means_another_file_or_has_this_one_gets_nothing_of_it() {
+        let asked = |conditions: &str| {
+            let head = format!("GET /a HTTP/1.1\r\nRange: bytes=0-9\r\n{conditions}\r\n");
+            let (_, ask) = parse(head.as_bytes(), 1000).unwrap().unwrap();
+            asked(&ask, "\"t\"", 100)
+        };
+        let part = Asked::One(Part { first: 0, end: 10 });
+        for own in ["If-Match: \"t\"", "If-Match: \"a\"\r\nif-match: \"b\", \"t\"", "If-Match: *"] {
+            assert_eq!(asked(&format!("{own}\r\n")), part, "{own}");
+        }
+        for other in ["If-Match: \"a\"", "If-Match: W/\"t\"", "If-Match: t", "If-Match:"] {
+            assert_eq!(asked(&format!("{other}\r\n")), Asked::OfAnother, "{other}");
+        }
+        assert_eq!(asked("If-None-Match: \"a\"\r\n"), part);
+        for known in ["If-None-Match: \"a\", \"t\"", "If-None-Match: W/\"t\"", "If-None-Match: *"] {
+            assert_eq!(asked(&format!("{known}\r\n")), Asked::Nothing, "{known}");
+        }
+        assert_eq!(asked("If-Match: \"a\"\r\nIf-None-Match: \"t\"\r\n"), Asked::OfAnother);
     }
 
     #[test]

@@ -60,7 +60,8 @@ impl Narrow {
         let is_float = matches!(of, InMemory::F32 | InMemory::F64);
         Some(match self {
             Self::Single if is_float => (if is_split { K::SplitReal32 } else { K::Real32 }, 32, None),
-            Self::Half if is_float => (if is_split { K::SplitReal16 } else { K::Real16 }, 16, None),
+            // ROOT does not read them split.
+            Self::Half if is_float => (K::Real16, 16, None),
             Self::Truncated { bits } if is_float && (10..=31).contains(&bits) => (K::Real32Trunc, bits, None),
             Self::Quantised { bits, low, high } => {
                 // They are read as floats of 32 bits.

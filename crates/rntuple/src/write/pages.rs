@@ -54,6 +54,7 @@ pub(super) fn seal<'a>(
     let (mut pages, mut rounded) = (Vec::new(), Vec::new());
     let mut before = 0;
     for nth in 0..page_count {
+        crate::stop::check()?;
         let at = |nth: u64| {
             let place = u128::from(nth) * count as u128 / u128::from(page_count);
             usize::try_from(place).expect("it is at most the count") * kind.bytes()

@@ -23,11 +23,11 @@ pub(super) fn shred<'a, F: Into<Given<'a>> + Copy>(
     let mut columns = vec![None; schema.columns.len()];
     for (name, given) in fields {
         let no_fit = |fit| Error::NoFit { field: (*name).into(), fit };
-        let is_it = |&number: &u32| {
-            let field = &schema.fields[number as usize];
-            field.parent == number && &*field.name == *name && field.source.is_none()
-        };
+        let is_it = |&number: &u32| &*schema.fields[number as usize].name == *name;
         let number = tree.tops.iter().copied().find(is_it).ok_or_else(|| no_fit(Fit::Unknown))?;
+        if schema.fields[number as usize].source.is_some() {
+            return Err(no_fit(Fit::Shown));
+        }
         let range = place(entries.start)..place(entries.end);
         let fitted = match (*given).into() {
             Given::Array(array) => tree.field(number, array, range, &mut columns),
@@ -221,6 +221,10 @@ impl<'s> Tree<'s> {
                 }
                 narrow.into()
             }
+            // How many items collections have that are stored elsewhere: their ends.
+            (InMemory::Offset, InMemory::U64 | InMemory::U32 | InMemory::I64 | InMemory::I32) => {
+                ends_of(found, part)?.into()
+            }
             _ if found == kind || (found, kind) == (InMemory::Bool, InMemory::U8) => part.into(),
             _ => return Err(Fit::Kind),
         });
@@ -262,6 +266,25 @@ impl<'s> Tree<'s> {
         columns[column] = Some(ends.into());
         Ok(start..end)
     }
+}
+
+/// Where collections of these sizes end, which are whole numbers of that kind.
+fn ends_of(kind: InMemory, sizes: &[u8]) -> core::result::Result<Vec<u8>, Fit> {
+    let mut ends = Vec::with_capacity(sizes.len() / kind.bytes() * 8);
+    let mut last = 0_i64;
+    for size in sizes.chunks_exact(kind.bytes()) {
+        let size: i128 = match (kind, size.first_chunk::<8>(), size.first_chunk::<4>()) {
+            (InMemory::U64, Some(size), _) => u64::from_le_bytes(*size).into(),
+            (InMemory::I64, Some(size), _) => i64::from_le_bytes(*size).into(),
+            (InMemory::U32, _, Some(size)) => u32::from_le_bytes(*size).into(),
+            (InMemory::I32, _, Some(size)) => i32::from_le_bytes(*size).into(),
+            _ => return Err(Fit::Kind),
+        };
+        let sum = i64::try_from(i128::from(last) + size).ok().filter(|_| size >= 0);
+        last = sum.ok_or(Fit::Number)?;
+        ends.extend_from_slice(&last.to_le_bytes());
+    }
+    Ok(ends)
 }
 
 /// The switches of `range`, and which elements of each alternative they have.

@@ -167,6 +167,40 @@ fn a_column_without_pages_for_its_entries_is_damage_unless_it_was_added_later() 
 }
 
 #[test]
+fn a_column_that_was_added_later_has_all_its_elements_from_its_first_on() {
+    let mut schema = Schema::default();
+    for (number, name) in [(0, "old"), (1, "new")] {
+        schema.fields.push(field(number, Role::Plain, name));
+        schema.columns.push(column(ColumnKind::Int32, number));
+    }
+    schema.columns[1].first_element = 3;
+    let known = Known { fields: 1, columns: 1, ..Known::default() };
+    let old = |first| Some((first, ints(0..4)));
+    let begun = [old(0), Some((3, ints(3..4)))];
+    for (second, is_damaged) in [
+        (vec![old(4), Some((4, ints(4..8)))], false),
+        (vec![old(4), Some((4, ints(5..8)))], true),
+        (vec![old(4), Some((4, Vec::new()))], true),
+        (vec![old(4), None], true),
+        (vec![old(4)], true),
+    ] {
+        let ntuple = ntuple(schema.clone(), known, [&begun, &second]);
+        assert_eq!(all(&ntuple, "new", 0, 4), Array::Values(Values::I32(vec![0, 0, 0, 3])));
+        let found = ntuple.read(&[1], Entries { first: 4, end: 8 });
+        assert_eq!(
+            matches!(found, Err(Error::Corrupt { fault: Fault::Length, .. })),
+            is_damaged,
+            "{found:?}"
+        );
+    }
+    // The fourth entry has none of it.
+    let few = [old(0), Some((3, Vec::new()))];
+    let found = ntuple(schema, known, [&few, &[old(4), Some((4, ints(4..8)))]])
+        .read(&[1], Entries { first: 0, end: 4 });
+    assert!(matches!(found, Err(Error::Corrupt { fault: Fault::Length, .. })), "{found:?}");
+}
+
+#[test]
 fn each_cluster_has_the_representation_that_it_has_pages_of() {
     let mut schema = Schema::default();
     schema.fields.push(Field { type_name: "double".into(), ..field(0, Role::Plain, "both") });

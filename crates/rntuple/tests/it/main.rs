@@ -24,6 +24,7 @@ mod store_fill;
 mod store_power;
 mod store_prune;
 mod store_reshape;
+mod store_rolled;
 mod store_scrub;
 mod store_served;
 mod store_skim;

@@ -123,6 +123,12 @@ impl SimBucket {
         clusters.dedup();
         clusters.len() + objects.get("root").map_or(0, |(root, _, _)| nodes(root))
     }
+
+    /// Bytes of all objects with pages.
+    pub(crate) fn cluster_bytes(&self) -> usize {
+        let objects = self.objects.lock().unwrap();
+        objects.iter().filter(|(key, _)| key.starts_with("c/")).map(|(_, (bytes, _, _))| bytes.len()).sum()
+    }
 }
 
 /// How many objects with records a root has.
@@ -305,6 +311,16 @@ fn a_transaction_whose_answer_was_lost_is_found_though_others_were_done_after_it
         assert_eq!(ntuple.entry_count(), (version.number - 1) * 5);
         assert!(stored.scrub(When::Version(version.number), |_| ()).unwrap().bad.is_empty());
     }
+    // What is refused where it was done before is not done again.
+    let other = world.another().ntuple("events").unwrap();
+    let act = move || {
+        for _ in 0..3 {
+            other.tag("moved", When::Now, true).unwrap();
+        }
+    };
+    *world.bucket().before_answer.lock().unwrap() = Some(Before(Box::new(act)));
+    stored.tag("sure", When::Version(3), false).unwrap();
+    assert_eq!(stored.version(When::Tag("sure")).unwrap().number, 3);
     // So many that the root does not name it any more: it may have been done, and nothing of it is taken away.
     let other = world.another().ntuple("events").unwrap();
     let act = move || {
@@ -376,7 +392,7 @@ fn an_endpoint_that_heeds_no_conditions_is_found_out_before_anything_is_written(
     let schema = header("events", &[("a", ColumnKind::Int32)]);
     let found = world.store().create(&schema, &CreateOptions::default());
     assert!(
-        matches!(&found, Err(Error::Bucket { source }) if source.failure == Failure::Invalid),
+        matches!(&found, Err(Error::Bucket { source }) if source.failure == Failure::Refused),
         "{found:?}"
     );
     assert_eq!(keys(&world, ""), ["conditions"]);
@@ -400,7 +416,7 @@ fn clusters_without_a_root_are_no_store_and_nothing_is_done_to_them() {
         ];
         for found in refused {
             assert!(
-                matches!(&found, Err(Error::Bucket { source }) if source.failure == Failure::Invalid),
+                matches!(&found, Err(Error::Bucket { source }) if source.failure == Failure::Refused),
                 "{found:?}"
             );
         }

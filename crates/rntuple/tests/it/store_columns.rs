@@ -8,21 +8,21 @@ use dolmen_rntuple::store::{ColumnAdder, CreateOptions, Made, Stored, When};
 use dolmen_rntuple::{Entries, Error, Result, Values};
 
 /// The schema of the ntuple with a column of floats and one of integers more.
-fn wider(stored: &Stored) -> Schema {
+pub(crate) fn wider(stored: &Stored) -> Schema {
     let mut schema = stored.open(When::Now).unwrap().header().schema.clone();
     add(&mut schema, &[("mass", ColumnKind::SplitReal64), ("d", ColumnKind::Int32)]);
     schema
 }
 
 /// What is added to these entries.
-fn more(schema: &Schema, entries: Entries) -> SealedCluster<'static> {
+pub(crate) fn more(schema: &Schema, entries: Entries) -> SealedCluster<'static> {
     let range = i32::try_from(entries.first).unwrap()..i32::try_from(entries.end).unwrap();
     let columns =
         [doubles(range.clone().map(|at| f64::from(at) / 2.0)), ints(range.clone().map(|at| at * 3))];
     sealed(schema, 2, range.len(), &columns, 3)
 }
 
-fn push_missing(adder: &mut ColumnAdder, schema: &Schema) -> Result<()> {
+pub(crate) fn push_missing(adder: &mut ColumnAdder, schema: &Schema) -> Result<()> {
     while let Some(&entries) = adder.missing().first() {
         adder.push(&more(schema, entries))?;
     }

@@ -1,6 +1,6 @@
 //! Power cuts at every write of the devices: what a version refers to is there, whatever writes survive when they are answered.
 
-use crate::store_world::{LEASE_NS, START_NS, all_ints, header, ints, sealed};
+use crate::store_world::{LEASE_NS, START_NS, add, all_ints, header, ints, sealed};
 use dolmen_client::{ContName, Container, Options, Pool, Props, Transport};
 use dolmen_cluster::{Hlc, PoolIdentity, Service, Targets};
 use dolmen_codec::{Outcome, QueueId, Request};
@@ -112,7 +112,7 @@ fn store(
     (cont, store)
 }
 
-/// Appends, removes and frees; each time that something is acknowledged the count of it goes up.
+/// Appends, adds a column, reshapes, removes and frees; each time that something is acknowledged the count of it goes up.
 fn act(store: &Store, acknowledged: &mut usize) -> Result<()> {
     let fields = [("a", ColumnKind::SplitInt32), ("b", ColumnKind::Int32)];
     let header = header("events", &fields);
@@ -125,6 +125,13 @@ fn act(store: &Store, acknowledged: &mut usize) -> Result<()> {
         appender.commit()?;
         *acknowledged += 5;
     }
+    let mut schema = header.schema;
+    add(&mut schema, &[("c", ColumnKind::Int32)]);
+    let mut adder = stored.add_columns(&schema)?;
+    for first in [0, 5, 10] {
+        adder.push(&sealed(&schema, 2, 5, &[ints((first..first + 5).map(|at| -at))], 2))?;
+    }
+    adder.commit()?;
     store.clone_fields(&stored, When::Now, &["b"], "slim")?;
     stored.reshape(0, u64::MAX, &dolmen_rntuple::write::Options::default())?;
     store.collect()?;
@@ -166,8 +173,11 @@ fn a_power_cut_leaves_versions_whose_pages_are_all_there() {
                         let found = stored.scrub(When::Version(version.number), |_| ()).unwrap();
                         assert!(found.bad.is_empty(), "{what}: {found:?}");
                     }
-                    let found = all_ints(&stored.open(When::Now).unwrap(), "b");
+                    let ntuple = stored.open(When::Now).unwrap();
+                    let found = all_ints(&ntuple, "b");
                     assert_eq!(found, (0..).map(|at| -at).take(found.len()).collect::<Vec<_>>(), "{what}");
+                    // Of a column that is added all is there, or nothing.
+                    assert!(ntuple.field("c").is_err() || all_ints(&ntuple, "c") == found, "{what}");
                     if durability == Durability::Power && &*listed.name == "events" {
                         assert!(found.len() >= acknowledged, "{what}: {} of {acknowledged}", found.len());
                     }

@@ -95,6 +95,15 @@ fn columns_that_begin_later_begin_there_in_whatever_clusters() {
             };
             let begin = Some(u64::try_from(entry).unwrap());
             assert_eq!([first(0), first(1), first(2), first(3)], [Some(0), begin, begin, Some(0)]);
+            // What is before its beginning is not stored: it ends with the entries of its cluster.
+            for cluster in &clusters {
+                let end = cluster.pages.first_entry + cluster.pages.entry_count;
+                for column in cluster.pages.columns.iter().take(3) {
+                    let pages = &cluster.list.pages[column.pages.clone()];
+                    let count: u64 = pages.iter().map(|page| u64::from(page.element_count)).sum();
+                    assert!(column.first_element.is_none_or(|first| first + count == end), "{entry} {end}");
+                }
+            }
             assert!(stored.scrub(When::Now, |_| ()).unwrap().bad.is_empty());
         }
     }

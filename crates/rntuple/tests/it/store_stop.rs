@@ -5,10 +5,11 @@ use crate::store_trees::{how, two_branches};
 use crate::store_world::{LEASE_NS, World};
 use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_rntuple::format::block::Compression;
+use dolmen_rntuple::format::schema::Schema;
 use dolmen_rntuple::rootfile::{FileOptions, FileTime, export};
 use dolmen_rntuple::store::{CreateOptions, When};
-use dolmen_rntuple::write::Options;
-use dolmen_rntuple::{Entries, Error, Result, stop};
+use dolmen_rntuple::write::{self, Options, Room};
+use dolmen_rntuple::{Array, Entries, Error, Result, Values, stop};
 use std::sync::Arc;
 
 /// Runs something that is called off when it asks for the time of that number; how often it asked.
@@ -86,4 +87,22 @@ fn what_takes_long_is_called_off_wherever_it_is_and_nothing_of_it_is_seen() {
         assert_eq!(stored.scrub(When::Now, |_| ()).unwrap().bad.len(), 0);
         std::fs::remove_dir_all(&folder).unwrap();
     });
+}
+
+#[test]
+fn pages_that_are_made_of_values_are_called_off_one_by_one() {
+    let values = Array::Values(Values::I64((0..100).collect()));
+    let fields = [("x", &values)];
+    let mut schema = Schema::default();
+    let compression = Compression::Lzma(9);
+    write::schema(&mut schema, &fields, compression).unwrap();
+    let options = Options { compression, page_bytes: 80, ..Options::default() };
+    for at in [0, 4, 9] {
+        let (asked, done) = stopped_at(at, || write::seal(&schema, &fields, 0..100, &options).map(drop));
+        assert!(matches!(done, Err(Error::Stopped)) && asked == at + 1, "{asked}");
+        let mut room = Room::default();
+        let in_room = || write::seal_in(&schema, &fields, 0..100, &options, &mut room).map(drop);
+        assert!(matches!(stopped_at(at, in_room).1, Err(Error::Stopped)));
+    }
+    assert!(stopped_at(10, || write::seal(&schema, &fields, 0..100, &options).map(drop)).1.is_ok());
 }

@@ -15,7 +15,9 @@ use dolmen_rntuple::format::{Header, checksum, encoding};
 use dolmen_rntuple::sealed::{SealedCluster, SealedColumn, SealedPage};
 use dolmen_rntuple::store::{Store, StoreOptions};
 use dolmen_rntuple::{Array, Entries, Ntuple, Source, Values};
-use dolmen_types::{Credentials, Error, Label, PoolMap, Result, TargetInfo, TargetNo, TargetState, Uuid};
+use dolmen_types::{
+    Credentials, Epoch, Error, Label, PoolMap, Result, TargetInfo, TargetNo, TargetState, Uuid,
+};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -265,6 +267,11 @@ impl World {
             Place::Container(_, cont) => Store::new(cont, &options),
             Place::Bucket(bucket) => Store::in_bucket(Arc::<SimBucket>::clone(bucket), &options),
         }
+    }
+
+    /// The store as a snapshot shows it.
+    pub(crate) fn store_at(&self, snapshot: Epoch) -> Store {
+        Store::new(&self.cont().at(snapshot), &self.options())
     }
 
     pub(crate) fn store(&self) -> Store {

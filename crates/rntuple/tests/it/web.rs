@@ -8,7 +8,7 @@ use dolmen_rntuple::format::block::Compression;
 use dolmen_rntuple::format::schema::ColumnKind;
 use dolmen_rntuple::rootfile::{FileOptions, FileTime, VirtualFile};
 use dolmen_rntuple::web::{Served, Shown};
-use dolmen_rntuple::{Memory, Ntuple};
+use dolmen_rntuple::{Error, Memory, Ntuple};
 use std::io::IoSlice;
 use std::time::Duration;
 
@@ -32,7 +32,6 @@ fn served(folder: &Folder) -> (Served, Vec<u8>) {
     let shown = Shown {
         name: "a b/made.root".into(),
         length_bytes: file.length_bytes(),
-        tag: 0x17,
         read: Box::new(move |offset, into| file.read_at(offset, into)),
     };
     (Served::start(&Address::Unix(folder.0.join("socket")), vec![shown]).unwrap(), all)
@@ -72,7 +71,7 @@ impl Reader {
         let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
         let length: usize = if has_body { length.parse().unwrap() } else { 0 };
         self.until(|bytes| bytes.len() >= head_bytes + length);
-        let rest = self.1.split_off(head_bytes + length);
+        let rest = self.1.split_off(self.1.len().min(head_bytes + length));
         let body = self.1.split_off(head_bytes);
         self.1 = rest;
         (head, body)
@@ -113,6 +112,79 @@ fn a_reader_gets_the_whole_file_one_part_and_several_on_one_connection() {
     assert!(head.contains(&format!("Content-Length: {}\r\n", all.len())), "{head}");
     let (_, names) = reader.get("/", "");
     assert_eq!(names, b"a b/made.root\n");
+}
+
+#[test]
+fn a_part_of_what_was_served_before_is_not_put_to_what_is_served_now() {
+    let folders = [Folder::new(), Folder::new()];
+    let tags: Vec<String> = folders
+        .iter()
+        .map(|folder| {
+            let (served, all) = served(folder);
+            let mut reader = Reader::new(&served);
+            let (head, _) = reader.get("/a%20b/made.root", "");
+            let tag = head.split_once("ETag: ").unwrap().1.lines().next().unwrap().to_owned();
+            for (tag, bytes) in [(&*tag, 10), ("\"0000000000000017\"", all.len())] {
+                let more = format!("Range: bytes=0-9\r\nIf-Range: {tag}\r\n");
+                assert_eq!(reader.get("/a%20b/made.root", &more).1.len(), bytes, "{tag}");
+            }
+            // Who means another one gets nothing, and so does who has it.
+            let other = "Range: bytes=0-9\r\nIf-Match: \"other\"\r\n";
+            let (head, _) = reader.get("/a%20b/made.root", other);
+            assert!(head.starts_with("HTTP/1.1 412 Precondition Failed\r\n"), "{head}");
+            reader.ask(&format!("GET /a%20b/made.root HTTP/1.1\r\nIf-None-Match: {tag}\r\n\r\n"));
+            let (head, _) = reader.answer(false);
+            assert!(head.starts_with("HTTP/1.1 304 Not Modified\r\n") && head.contains(&tag), "{head}");
+            let same = format!("Range: bytes=0-9\r\nIf-Match: {tag}\r\n");
+            assert_eq!(reader.get("/a%20b/made.root", &same).1.len(), 10);
+            tag
+        })
+        .collect();
+    assert_ne!(tags[0], tags[1]);
+}
+
+#[test]
+fn what_is_not_there_any_more_is_no_answer_without_its_bytes() {
+    let folder = Folder::new();
+    let read = Box::new(|offset: u64, into: &mut [u8]| match offset {
+        0 => Ok(into.len()),
+        _ => Err(Error::Expired),
+    });
+    let shown = Shown { name: "a.root".into(), length_bytes: 3 << 20, read };
+    let served = Served::start(&Address::Unix(folder.0.join("socket")), vec![shown]).unwrap();
+    let mut reader = Reader::new(&served);
+    assert_eq!(reader.get("/a.root", "Range: bytes=0-9\r\n").1.len(), 10);
+    let (head, body) = reader.get("/a.root", "Range: bytes=10-19\r\n");
+    assert!(
+        head.starts_with("HTTP/1.1 500 Internal Server Error\r\nServer: dolmen\r\nConnection: close"),
+        "{head}"
+    );
+    assert_eq!(body, b"500 Internal Server Error\n");
+    // Where some of it was sent the connection ends before the rest.
+    let mut reader = Reader::new(&served);
+    let (head, body) = reader.get("/a.root", "");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && body.len() == 1 << 20, "{head}");
+}
+
+#[test]
+fn a_url_leads_to_whatever_the_file_is_called() {
+    let anywhere = Address::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    for name in ["a/b-1_2.root", "100%.root", "a#b?c=%20 \u{e9}.root", "a\r\nX: y"] {
+        let read = Box::new(|_, into: &mut [u8]| {
+            into.fill(7);
+            Ok(into.len())
+        });
+        let shown = Shown { name: name.into(), length_bytes: 3, read };
+        let served = Served::start(&anywhere, vec![shown]).unwrap();
+        let url = served.url(name).unwrap();
+        let path = url.strip_prefix("http://").unwrap().find('/').unwrap();
+        let (head, body) = Reader::new(&served).get(&url["http://".len() + path..], "");
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{url}: {head}");
+        assert_eq!(body, [7, 7, 7], "{url}");
+        assert!(!head.contains("X: y"), "{head}");
+    }
+    let folder = Folder::new();
+    assert_eq!(served(&folder).0.url("made.root"), None);
 }
 
 #[test]

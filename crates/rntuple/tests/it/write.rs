@@ -4,7 +4,7 @@ use crate::made::{Value, file, value};
 use crate::read::{hows, numbers, types, values_of};
 use dolmen_rntuple::format::Header;
 use dolmen_rntuple::format::block::Compression;
-use dolmen_rntuple::format::schema::{Column, ColumnKind, InMemory, Schema};
+use dolmen_rntuple::format::schema::{Column, ColumnKind, InMemory, Role, Schema};
 use dolmen_rntuple::rootfile::{FileOptions, FileTime, RootFile, RootWriter, VirtualFile, export};
 use dolmen_rntuple::sealed::ElementCounts;
 use dolmen_rntuple::write::{self, Flat, Given, Narrow, Options, Room};
@@ -417,6 +417,41 @@ fn floats_are_kept_in_fewer_bits_and_zones_are_of_what_is_kept() {
 }
 
 #[test]
+fn how_many_items_a_field_shows_is_written_as_where_they_end() {
+    let sizes = Array::Values(Values::U64(vec![3, 0, 2, 0, 7]));
+    let mut schema = Schema::default();
+    schema.fields.push(crate::made::field(0, Role::Plain, "count"));
+    schema.columns.push(Column {
+        kind: ColumnKind::SplitIndex64,
+        bits: 64,
+        field: 0,
+        representation: 0,
+        first_element: 0,
+        range: None,
+    });
+    let others = [
+        Values::U32(vec![3, 0, 2, 0, 7]),
+        Values::I64(vec![3, 0, 2, 0, 7]),
+        Values::I32(vec![3, 0, 2, 0, 7]),
+    ];
+    for sizes in others.map(Array::Values).into_iter().chain([sizes]) {
+        let fields = [("count", &sizes)];
+        let (_folder, path) = scratch();
+        let options = Options { page_bytes: 16, cluster_bytes: 16, ..Options::default() };
+        write_file(&path, schema.clone(), &fields, &options);
+        let ntuple = open(&path);
+        assert!(ntuple.all_clusters().unwrap().len() > 1);
+        let read = ntuple.read(&[0], Entries { first: 0, end: 5 }).unwrap();
+        assert_eq!(read, [Array::Values(Values::U64(vec![3, 0, 2, 0, 7]))]);
+    }
+    for wrong in [Values::U64(vec![u64::MAX, 2]), Values::I64(vec![i64::MAX, 1]), Values::I32(vec![2, -1])] {
+        let wrong = Array::Values(wrong);
+        let found = write::seal(&schema, &[("count", &wrong)], 0..2, &Options::default());
+        assert!(matches!(found, Err(Error::NoFit { fit: Fit::Number, .. })), "{found:?}");
+    }
+}
+
+#[test]
 fn only_floats_are_kept_in_fewer_bits_and_only_in_as_many_as_there_are() {
     let arrays = floats_of(&[1.0]);
     let (integers, fields) = (numbers_of(1), [("wide", &arrays[0].1), ("all", &arrays[2].1)]);
@@ -444,4 +479,51 @@ fn only_floats_are_kept_in_fewer_bits_and_only_in_as_many_as_there_are() {
         assert!(matches!(narrow(name, Narrow::Half), Err(Error::NoField { .. })), "{name}");
     }
     assert_eq!(schema, before);
+}
+
+#[test]
+fn a_file_that_is_written_to_a_link_replaces_what_the_link_leads_to() {
+    let folder = Folder::new();
+    let (there, link) = (folder.0.join("there.bin"), folder.0.join("link.bin"));
+    std::fs::write(&there, b"before").unwrap();
+    std::os::unix::fs::symlink(&there, &link).unwrap();
+    let mut output = dolmen_rntuple::rootfile::local_output(&link).unwrap();
+    output.put_at(0, &[std::io::IoSlice::new(b"made")]).unwrap();
+    assert_eq!(std::fs::read(&there).unwrap(), b"before");
+    output.finish().unwrap();
+    assert_eq!(std::fs::read(&there).unwrap(), b"made");
+    assert_eq!(std::fs::read_link(&link).unwrap(), there);
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 2);
+}
+
+#[test]
+fn what_a_file_went_back_from_is_not_in_it_and_writers_of_one_path_are_not_in_each_others_way() {
+    let folder = Folder::new();
+    let path = folder.0.join("f.root");
+    let array = |first: i64| Array::Values(Values::I64((first..first + 10).collect()));
+    let options = Options::default();
+    let mut schema = Schema::default();
+    write::schema(&mut schema, &[("x", &array(0))], options.compression).unwrap();
+    let header =
+        Header { name: "made".into(), description: "".into(), writer: "".into(), schema, checksum: 0 };
+    let how = FileOptions { time: FileTime::of_unix(0), compression: options.compression };
+    let begin = || RootWriter::create(&path, header.clone(), header.schema.known(), how).unwrap();
+    let (mut writer, other) = (begin(), begin());
+    let append = |writer: &mut RootWriter, first| {
+        let values = array(first);
+        let cluster = write::seal(&header.schema, &[("x", &values)], 0..10, &options).unwrap();
+        writer.append(&cluster).unwrap();
+    };
+    append(&mut writer, 0);
+    let so_far = writer.so_far();
+    // More than there are in one page list.
+    (0..100).for_each(|_| append(&mut writer, 50));
+    writer.go_back(so_far);
+    append(&mut writer, 10);
+    other.finish().unwrap();
+    writer.finish().unwrap();
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
+    let ntuple = open(&path);
+    let found = ntuple.read(&[0], Entries { first: 0, end: ntuple.entry_count() }).unwrap().remove(0);
+    assert_eq!(found, Array::Values(Values::I64((0..20).collect())));
 }

@@ -94,7 +94,13 @@ impl View {
             "--clear-groups",
             "--",
         ]);
-        command.args(["env", "HOME=/mnt/place", "sh", "-c", &format!("cd /mnt/place; {line}")]);
+        // What the caller keeps for himself may be where others have no access.
+        command.arg("env");
+        command.args(
+            ["XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"]
+                .map(|name| format!("--unset={name}")),
+        );
+        command.args(["HOME=/mnt/place", "sh", "-c", &format!("cd /mnt/place; {line}")]);
         let output = ended(&self.place, command, MOMENT, || {
             // Who waits for a mount goes on when its process is gone, and that goes with the first.
             kill(pid(self.inside), Signal::SIGKILL).unwrap_or_default();

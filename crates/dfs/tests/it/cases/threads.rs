@@ -243,39 +243,46 @@ fn directories_moved_into_each_other_by_many_threads_never_get_lost() {
 
 #[test]
 fn handles_follow_what_other_threads_rename_all_the_time() {
-    let world = World::new(2);
-    let fs = world.mount();
-    for dir in ["/a", "/b", "/a/moves"] {
-        fs.mkdir(dir, 0o755).unwrap();
-    }
-    put(&fs, "/a/moves/f", b"x").close().unwrap();
-    put(&fs, "/a/file", b"y").close().unwrap();
-    let home = |round: u32| if round.is_multiple_of(2) { ("/a", "/b") } else { ("/b", "/a") };
-    in_threads(|thread| {
-        for round in 0..60 {
-            let (from, to) = home(round);
-            if thread == 0 {
-                for name in ["moves", "file"] {
-                    fs.rename(format!("{from}/{name}"), &fs, format!("{to}/{name}"), RenameMode::Replace)
-                        .unwrap();
-                }
-                continue;
-            }
-            for dir in ["/a", "/b"] {
-                if let Ok(open) = fs.open_dir(format!("{dir}/moves")) {
-                    assert!(open.stat("f").is_ok());
-                    assert_eq!(open.stat_self().unwrap().oid, open.oid());
-                }
-                if let Ok(file) = fs.open(format!("{dir}/file"), &OpenOptions::READ) {
-                    assert_eq!(file.stat().unwrap().links, 1);
-                }
-            }
+    for shared in [false, true] {
+        let world = World::new(2);
+        let fs = if shared { world.mount_shared() } else { world.mount() };
+        for dir in ["/a", "/b", "/a/moves"] {
+            fs.mkdir(dir, 0o755).unwrap();
         }
-    });
-    let (moves, file) = (fs.open_dir("/a/moves").unwrap(), fs.open("/a/file", &OpenOptions::READ).unwrap());
-    assert_eq!(moves.stat("..").unwrap().oid, fs.stat("/a").unwrap().oid);
-    assert_eq!(file.stat().unwrap().links, 1);
-    assert!(fs.check(false).unwrap().is_clean());
+        put(&fs, "/a/moves/f", b"x").close().unwrap();
+        put(&fs, "/a/file", b"y").close().unwrap();
+        let home = |round: u32| if round.is_multiple_of(2) { ("/a", "/b") } else { ("/b", "/a") };
+        in_threads(|thread| {
+            for round in 0..200 {
+                let (from, to) = home(round);
+                if thread == 0 {
+                    for name in ["moves", "file"] {
+                        let to = format!("{to}/{name}");
+                        fs.rename(format!("{from}/{name}"), &fs, to, RenameMode::Replace).unwrap();
+                    }
+                    continue;
+                }
+                for dir in ["/a", "/b"] {
+                    if let Ok(open) = fs.open_dir(format!("{dir}/moves")) {
+                        assert!(open.stat("f").is_ok());
+                        assert_eq!(open.stat_self().unwrap().oid, open.oid());
+                        open.mkdir(format!("{thread}"), 0o755).unwrap();
+                        open.rmdir(format!("{thread}")).unwrap();
+                    }
+                    if let Ok(file) = fs.open(format!("{dir}/file"), &OpenOptions::WRITE) {
+                        assert_eq!(file.stat().unwrap().links, 1);
+                        file.write_at(u64::from(thread), b"z").unwrap();
+                    }
+                }
+            }
+        });
+        let (moves, file) =
+            (fs.open_dir("/a/moves").unwrap(), fs.open("/a/file", &OpenOptions::READ).unwrap());
+        assert_eq!(moves.stat("..").unwrap().oid, fs.stat("/a").unwrap().oid);
+        assert_eq!(moves.names().unwrap(), [b"f".to_vec()]);
+        assert_eq!(file.stat().unwrap().links, 1);
+        assert!(fs.check(false).unwrap().is_clean());
+    }
 }
 
 #[test]

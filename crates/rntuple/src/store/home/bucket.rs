@@ -148,7 +148,7 @@ impl BucketHome {
 
     /// The error that the endpoint is not what it has to be.
     fn wrong(&self, key: &str, why: &str) -> Error {
-        self.failed(Failure::Invalid, key, why)
+        self.failed(Failure::Refused, key, why)
     }
 
     fn failed(&self, failure: Failure, key: &str, why: &str) -> Error {
