@@ -1,8 +1,10 @@
 """Handles of a pool in this process: when they end, and for whom. No daemon is needed."""
 
 import os
+import pathlib
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 
@@ -179,3 +181,31 @@ def test_an_ntuple_of_a_view_is_not_changed_and_is_cloned_as_it_is_shown(local, 
                 change()
         store.import_ntuple(old.open(), "taken")
         assert sorted(store) == ["cloned", "events", "now", "taken"] and len(store["taken"].open()) == 4000
+
+
+def test_a_pool_is_closed_by_its_last_close_whoever_lets_go_of_something_meanwhile(local):
+    """Its directory is anybody's then: to open elsewhere, or to remove."""
+
+    def is_open():
+        # That by which they are listed is gone then.
+        links = [link for link in pathlib.Path("/proc/self/fd").iterdir() if link.is_symlink()]
+        return any(str(link.readlink()).startswith(str(local.directory)) for link in links)
+
+    with local.open() as pool:
+        pool.create_container("henge", durability="process")
+        pool.create_container("files", files=True)
+    for _ in range(100):
+        pool = local.open()
+        things = [pool.container("henge").create_kv(), pool.container("files").files()]
+        both = threading.Barrier(2)
+
+        def let_go(both=both, things=things):
+            both.wait()
+            things.clear()
+
+        other = threading.Thread(target=let_go)
+        other.start()
+        both.wait()
+        pool.close()
+        assert not is_open()
+        other.join()

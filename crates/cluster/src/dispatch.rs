@@ -182,7 +182,7 @@ impl<T: TargetStore> Targets<T> {
         if let Some(mut owned) = slot.try_owned() {
             // Before the look at the fence, which learns from the jobs of others; their store may also panic over them.
             owned.take_in(&slot.shared);
-            if owned.fence().is_quiet() {
+            if owned.is_quiet() {
                 let completion = owned.run(&slot.shared, op);
                 self.leave(slot, owned);
                 return completion;
@@ -199,7 +199,7 @@ impl<T: TargetStore> Targets<T> {
             return;
         };
         let mut owned = slot.owned();
-        if owned.fence().is_quiet() {
+        if owned.is_quiet() {
             owned.run_many(&slot.shared, ops, out);
             self.leave(slot, owned);
             return;

@@ -2,11 +2,12 @@
 //!
 //! Invariants: `ops` and `done` are empty between turns; every token given to the store is `OWN` or above
 //! for the owner's operations, or the index of an entry in `pending`; after a panic of the store it is
-//! never called again.
+//! never called again; a prepare is given to the store after all that is under way there, may meet it and is not kept.
 
 use crate::copy;
 use crate::fence::{CHANGE, Fence, Note};
 use crate::inbox::{Dest, Finished, Job, Shared};
+use crate::reach::Reach;
 use dolmen_codec::quota::{Account, Charge};
 use dolmen_codec::verb::{Reply, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
@@ -33,6 +34,8 @@ struct Pending {
     note: Note,
     dest: Dest,
     again: Option<Op<'static>>,
+    /// What it reads or writes, if it is not kept.
+    reach: Option<Reach>,
 }
 
 /// A store with what its owner needs; scratch space is reused, so that a turn allocates nothing.
@@ -49,6 +52,12 @@ pub(crate) struct Owned<T> {
     own: Vec<(u64, Note)>,
     pending: Vec<Option<Pending>>,
     vacant: Vec<usize>,
+    /// How many of those that are pending have a reach.
+    unkept: usize,
+    /// What the owner's own operations read or write that are under way.
+    own_reach: Vec<Reach>,
+    /// Prepares that would overtake some of these.
+    held: Vec<Job<'static>>,
 }
 
 impl<T: TargetStore> Owned<T> {
@@ -65,11 +74,20 @@ impl<T: TargetStore> Owned<T> {
             own: Vec::new(),
             pending: Vec::new(),
             vacant: Vec::new(),
+            unkept: 0,
+            own_reach: Vec::new(),
+            held: Vec::new(),
         }
     }
 
     pub(crate) fn fence(&self) -> &Fence {
         &self.fence
+    }
+
+    /// Whether no operation can meet an undecided transaction or a closed container.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.fence.is_quiet() && self.held.is_empty()
     }
 
     pub(crate) fn refuse_older(&mut self, epoch: Epoch) {
@@ -121,8 +139,12 @@ impl<T: TargetStore> Owned<T> {
             return refusal;
         }
         let note = Note::of(&op.verb);
+        while note != Note::Plain && self.would_overtake(&op) {
+            self.poll(shared, true);
+        }
         self.fence.before(note);
         op.token = OWN;
+        self.own_reach.extend(Reach::of(&op));
         let mut ops = recycled(core::mem::take(&mut self.ops));
         ops.push(op);
         let ran = catch_unwind(AssertUnwindSafe(|| {
@@ -135,6 +157,8 @@ impl<T: TargetStore> Owned<T> {
         }
         let alone = self.done.len() == 1 && self.done[0].token == OWN;
         let own = if alone { self.done.pop() } else { self.poll_for_own(shared) };
+        self.own_reach.clear();
+        self.let_go();
         let Some(mut completion) = own else {
             return Completion { token, result: Err(self.broken()), buf: None };
         };
@@ -146,7 +170,7 @@ impl<T: TargetStore> Owned<T> {
     /// Runs one operation, and keeps it if it may meet an undecided transaction.
     pub(crate) fn run_keeping<'a>(&mut self, shared: &Shared, mut op: Op<'a>) -> Finished<'a> {
         self.take_in(shared);
-        if self.fence.is_quiet() {
+        if self.is_quiet() {
             return Finished { completion: self.run(shared, op), again: None };
         }
         let completion = self.run(shared, copy::borrowed(&mut op));
@@ -163,6 +187,7 @@ impl<T: TargetStore> Owned<T> {
             self.fence.before(note);
             self.own.push((op.token, note));
             op.token = token;
+            self.own_reach.extend(Reach::of(&op));
             match refusal {
                 Some(refusal) => out.push(refusal),
                 None => {
@@ -182,6 +207,8 @@ impl<T: TargetStore> Owned<T> {
         if !ran {
             self.stop();
         }
+        self.own_reach.clear();
+        self.let_go();
         let own = core::mem::take(&mut self.own);
         for (completion, (token, note)) in out[first..].iter_mut().zip(&own) {
             if completion.token == UNFINISHED {
@@ -327,20 +354,49 @@ impl<T: TargetStore> Owned<T> {
             return None;
         }
         let note = Note::of(&job.op.verb);
+        if note != Note::Plain && self.would_overtake(&job.op) {
+            self.held.push(Job { op: copy::into_owned(job.op), dest: job.dest });
+            return None;
+        }
         let again = if self.keeps(&job.op) { Some(copy::spare(&mut job.op)) } else { None };
+        let reach = if again.is_none() { Reach::of(&job.op) } else { None };
+        self.unkept += usize::from(reach.is_some());
         self.fence.before(note);
         let index = self.vacant.pop().unwrap_or_else(|| {
             self.pending.push(None);
             self.pending.len() - 1
         });
-        self.pending[index] = Some(Pending { token: job.op.token, note, dest: job.dest, again });
+        self.pending[index] = Some(Pending { token: job.op.token, note, dest: job.dest, again, reach });
         Some(Op { token: index as u64, ..job.op })
     }
 
     /// Whether an operation may have to be repeated.
     fn keeps(&self, op: &Op<'_>) -> bool {
         let is_limited = || matches!(op.verb, Verb::Update(_)) && self.limited.contains(&op.cont);
-        !self.fence.is_quiet() || (!self.limited.is_empty() && is_limited())
+        !self.is_quiet() || (!self.limited.is_empty() && is_limited())
+    }
+
+    /// Whether it would have the store meet it in what is under way and could not be repeated.
+    #[cold]
+    fn would_overtake(&self, op: &Op<'_>) -> bool {
+        let Verb::Prepare(prepare) = &op.verb else { return false };
+        if self.stopped || Note::of(&op.verb) == Note::Plain {
+            return false;
+        }
+        let is_met = |reach: &Reach| reach.meets(op.cont, prepare);
+        let pending = || self.pending.iter().flatten().filter_map(|pending| pending.reach.as_ref());
+        self.own_reach.iter().any(is_met) || (self.unkept > 0 && pending().any(is_met))
+    }
+
+    /// Submits the prepares that overtake nothing any more.
+    #[inline]
+    fn let_go(&mut self) {
+        if !self.held.is_empty() {
+            let held = core::mem::take(&mut self.held);
+            let mut ops = recycled(core::mem::take(&mut self.ops));
+            ops.extend(held.into_iter().filter_map(|job| self.admitted(job)));
+            self.submit_admitted(ops);
+        }
     }
 
     fn submit_admitted(&mut self, mut ops: Vec<Op<'_>>) {
@@ -357,10 +413,11 @@ impl<T: TargetStore> Owned<T> {
         for mut completion in done.drain(..) {
             let index = usize::try_from(completion.token).unwrap_or(usize::MAX);
             let pending = self.pending.get_mut(index).and_then(Option::take);
-            let Some(Pending { token, note, dest, again }) = pending else {
+            let Some(Pending { token, note, dest, again, reach }) = pending else {
                 self.stop();
                 break;
             };
+            self.unkept -= usize::from(reach.is_some());
             self.vacant.push(index);
             completion.token = token;
             self.note(shared, note, &completion.result);
@@ -369,6 +426,7 @@ impl<T: TargetStore> Owned<T> {
             dest.deliver(self.no, Finished { completion, again });
         }
         self.done = done;
+        self.let_go();
     }
 
     #[inline]
@@ -390,6 +448,11 @@ impl<T: TargetStore> Owned<T> {
         self.ops.clear();
         self.done.clear();
         let broken = self.broken();
+        self.unkept = 0;
+        for Job { op, dest } in core::mem::take(&mut self.held) {
+            let completion = Completion { token: op.token, result: Err(broken.clone()), buf: None };
+            dest.deliver(self.no, Finished { completion, again: None });
+        }
         for (index, slot) in self.pending.iter_mut().enumerate() {
             if let Some(Pending { token, dest, .. }) = slot.take() {
                 self.vacant.push(index);

@@ -7,6 +7,7 @@ use crate::accounts::is_limit;
 use crate::commit::may_wait_for;
 use crate::copy;
 use crate::dispatch::{Targets, plain};
+use crate::doubt::Doubt;
 use crate::hlc::Hlc;
 use crate::inbox::{Dest, Finished, Outbox, locked};
 use crate::resolve;
@@ -87,7 +88,9 @@ struct Waiting {
     outcomes: Vec<Outcome>,
     /// Operations that have met an undecided transaction, to be repeated by a poller that does not wait.
     later: Vec<Later>,
-    /// How often those that are under way again were repeated, by token.
+    /// For what those were put off that are under way again, by token.
+    doubts: BTreeMap<u64, Doubt>,
+    /// How often those that a limit has refused and that are under way again were repeated, by token.
     repeated: BTreeMap<u64, u32>,
     /// Operations that a limit has refused, until what nobody sees is freed.
     starved: VecDeque<Starved>,
@@ -96,11 +99,12 @@ struct Waiting {
 impl Waiting {
     /// Those that have come to their end are not repeated any more.
     fn forget_repeated(&mut self, finished: &[(TargetNo, Finished<'static>)]) {
-        if self.repeated.is_empty() {
+        if self.repeated.is_empty() && self.doubts.is_empty() {
             return;
         }
         for (_, ended) in finished.iter().filter(|(_, finished)| finished.again.is_none()) {
             self.repeated.remove(&ended.completion.token);
+            self.doubts.remove(&ended.completion.token);
         }
     }
 }
@@ -109,11 +113,9 @@ impl Waiting {
 struct Later {
     target: TargetNo,
     op: Op<'static>,
-    tx: TxId,
+    doubt: Doubt,
     /// Decisions on the target when it met the transaction.
     seen: u64,
-    attempt: u32,
-    due_ns: u64,
 }
 
 /// An operation that is repeated once its container is aggregated.
@@ -565,14 +567,13 @@ impl<T: TargetStore> Pool<T> {
     /// Keeps an operation until it is worth while to repeat it; gives up after as many attempts as one makes that waits.
     fn put_off(&self, queue: &Queue, target: TargetNo, op: Op<'static>, tx: TxId, out: &mut Vec<Outcome>) {
         let mut waiting = locked(&queue.waiting);
-        let attempt = waiting.repeated.remove(&op.token).unwrap_or(0);
-        if attempt >= attempts_max(&op, tx) {
+        let before = waiting.doubts.remove(&op.token);
+        let doubt = Doubt::of(before, tx, prepares(&op).is_some(), self.now_ns());
+        if doubt.attempt >= attempts_max(&op, tx) {
             return out.push(refused(op, Error::InDoubt { tx }));
         }
-        let pause_ns = u64::try_from(resolve::pause(attempt).as_nanos()).unwrap_or(u64::MAX);
-        let due_ns = self.now_ns().saturating_add(pause_ns);
         let seen = self.targets.shared(target).decisions();
-        waiting.later.push(Later { target, op, tx, seen, attempt, due_ns });
+        waiting.later.push(Later { target, op, doubt, seen });
     }
 
     /// Repeats what was put off and is due; all of it, patiently, for who may `wait`.
@@ -583,21 +584,22 @@ impl<T: TargetStore> Pool<T> {
         }
         let now_ns = self.now_ns();
         let is_due = |later: &mut Later| {
-            wait || now_ns >= later.due_ns || self.targets.shared(later.target).decisions() != later.seen
+            wait || now_ns >= later.doubt.due_ns
+                || self.targets.shared(later.target).decisions() != later.seen
         };
         let mut due: Vec<Later> = waiting.later.extract_if(.., is_due).collect();
         // The earliest first: a later one in its way would make it restart.
         due.sort_by_key(|later| prepares(&later.op).map(|tx| tx.begin));
         for later in due.iter().filter(|_| !wait) {
-            waiting.repeated.insert(later.op.token, later.attempt + 1);
+            waiting.doubts.insert(later.op.token, later.doubt);
         }
         drop(waiting);
-        for Later { target, op, tx, attempt, .. } in due {
+        for Later { target, op, doubt, .. } in due {
             if wait {
                 out.push(outcome(self.targets.call(target, op)));
                 continue;
             }
-            resolve::settle_at_hand(&self.targets, target, tx, attempt);
+            resolve::settle_at_hand(&self.targets, target, doubt.tx, doubt.attempt);
             self.targets.start_queued(target, op, &queue.outbox);
         }
     }

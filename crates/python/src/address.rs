@@ -1,18 +1,18 @@
 //! From the text that names a pool to a client of it.
 
-use crate::error::{Error, Named, Result, Wrong};
+use crate::error::{Error, Named, Result};
+use crate::here;
 use crate::slot::Session;
 use core::time::Duration;
 use dolmen_client::{Options, Pool};
 use dolmen_codec::wire::PoolAccess;
-use dolmen_env::{Address, PerProcess};
-use dolmen_local::{LocalPool, OpenOptions, PoolEntry, Upkeep};
+use dolmen_env::Address;
+use dolmen_local::PoolEntry;
 use dolmen_net::client::{CertsFrom, LinkOptions, Remote, reach};
 use dolmen_net::tls::{Certs, Role};
 use dolmen_types::{Credentials, Head};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 /// How a pool is opened.
 #[derive(Clone, Debug)]
@@ -100,8 +100,8 @@ pub(crate) fn open(text: &str, how: &How) -> Result<(Pool, Arc<Session>)> {
     }
     match parse(text)? {
         Place::Dir(dir) => {
-            let local = open_dir(&pool_directory(text, &dir)?, how)?;
-            let pool = Pool::connect_with(Arc::clone(&local) as _, options)?;
+            let local = here::open(&pool_directory(text, &dir)?, how)?;
+            let pool = Pool::connect_with(Arc::clone(local.pool()) as _, options)?;
             Ok((pool, Session::new(text.to_owned(), how.read_only, Some(local))))
         }
         Place::Engines(..) if text.strip_prefix("unix:").is_some_and(|path| Path::new(path).exists()) => {
@@ -142,46 +142,4 @@ fn pool_directory(text: &str, dir: &Path) -> Result<PathBuf> {
             Err(Error::SeveralPools { dirs: several.iter().map(|entry| system.join(&entry.name)).collect() })
         }
     }
-}
-
-/// The pools that are open in this process, by directory, and whether to read alone.
-type OpenDirs = BTreeMap<PathBuf, (bool, Weak<LocalPool>)>;
-
-// Guards: the directories that this process has open, so that two who open one have the same pool; taken alone, also while one is
-// opened. A forked child has none of its parent's.
-static OPEN: PerProcess<Mutex<OpenDirs>> = PerProcess::new(Mutex::default);
-
-/// How often a directory is opened anew that another thread of this process is just closing: that takes as long as a checkpoint.
-const CLOSING_REPEATS_MAX: u32 = 1 << 20;
-
-fn open_dir(dir: &Path, how: &How) -> Result<Arc<LocalPool>> {
-    let whole = dir.canonicalize().unwrap_or_else(|_missing| dir.to_owned());
-    let mut all = OPEN.get().lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|_, (_, pool)| pool.strong_count() > 0);
-    if let Some((read_only, pool)) = all.get(&whole).and_then(|(how, pool)| Some((*how, pool.upgrade()?))) {
-        if read_only && !how.read_only {
-            return Err(Error::Argument(Wrong::OpenToRead));
-        }
-        return Ok(pool);
-    }
-    let upkeep = if how.upkeep { Upkeep::Thread } else { Upkeep::Callers };
-    let options = OpenOptions {
-        memory_budget_bytes: how.memory_bytes,
-        upkeep,
-        read_only: how.read_only,
-        ..OpenOptions::default()
-    };
-    let mut repeats = 0;
-    let opened = loop {
-        match dolmen_local::open(dir, &options) {
-            Err(error) if error.owner_pid() == Some(std::process::id()) && repeats < CLOSING_REPEATS_MAX => {
-                repeats += 1;
-                dolmen_env::yield_now();
-            }
-            other => break other?,
-        }
-    };
-    let opened = Arc::new(opened);
-    all.insert(whole, (how.read_only, Arc::downgrade(&opened)));
-    Ok(opened)
 }

@@ -14,6 +14,7 @@ mod buffer;
 mod container;
 mod error;
 mod files;
+mod here;
 mod kv;
 mod module;
 mod ntuple;

@@ -5,11 +5,11 @@
 //! is told (`progress`, a signal).
 
 use crate::error::{Error, Result, Still};
+use crate::here::Here;
 use crate::watch::detached;
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use dolmen_client::Pool;
-use dolmen_local::LocalPool;
 use pyo3::prelude::Python;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError, Weak};
@@ -26,7 +26,7 @@ pub(crate) struct Session {
     /// Guards what is open, in the order in which it was opened; no slot is emptied under it.
     open: Mutex<BTreeMap<u64, Open>>,
     /// Guards the pool in this process, if it is in one; taken alone.
-    local: Mutex<Option<Arc<LocalPool>>>,
+    local: Mutex<Option<Here>>,
 }
 
 /// Numbers of what something was opened from, and that from, up to the pool.
@@ -123,7 +123,7 @@ impl<T: Send + Sync + 'static> Clone for Slot<T> {
 
 impl Session {
     /// An open pool; `local` if it is open in this process.
-    pub(crate) fn new(address: String, read_only: bool, local: Option<Arc<LocalPool>>) -> Arc<Self> {
+    pub(crate) fn new(address: String, read_only: bool, local: Option<Here>) -> Arc<Self> {
         Arc::new(Self {
             pid: std::process::id(),
             address,
@@ -198,11 +198,7 @@ impl Session {
             held.empty(Some(&name));
         }
         let local = self.local.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Another session of this process may have the same pool.
-        match local.and_then(Arc::into_inner) {
-            Some(pool) => Ok(pool.close()?),
-            None => Ok(()),
-        }
+        local.map_or(Ok(()), Here::close)
     }
 }
 

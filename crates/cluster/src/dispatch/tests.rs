@@ -186,6 +186,79 @@ fn who_meets_a_transaction_that_was_in_the_inbox_waits_for_its_decision() {
     assert!(targets.wait_for(TARGET, &ticket).completion.result.is_ok());
 }
 
+/// A model that looks at what an update meets only when it is waited for, as a store does that writes to a device first.
+struct LooksLate {
+    model: dolmen_sim::Model,
+    writing: Vec<Op<'static>>,
+}
+
+impl TargetStore for LooksLate {
+    fn submit(&mut self, ops: &mut Vec<Op<'_>>) {
+        let (late, mut now): (Vec<_>, Vec<_>) =
+            ops.drain(..).partition(|op| matches!(op.verb, Verb::Update(_)));
+        self.writing.extend(late.into_iter().map(copy::into_owned));
+        self.model.submit(&mut now);
+    }
+
+    fn poll(&mut self, wait: bool, out: &mut Vec<Completion>) {
+        self.model.poll(false, out);
+        if wait && out.is_empty() {
+            self.model.submit(&mut self.writing.drain(..1).collect());
+            self.model.poll(true, out);
+        }
+    }
+
+    fn step(&mut self) -> Progress {
+        Progress::Idle
+    }
+}
+
+#[test]
+fn a_prepare_overtakes_nothing_that_would_meet_it_and_could_not_be_repeated() {
+    const CONT: ContNo = ContNo(7);
+    let begun_ns = 1_790_000_000_000_000_000;
+    let model = dolmen_sim::Model::new(TARGET, Arc::new(dolmen_env::SimClock::new(begun_ns)));
+    let targets = Targets::new(vec![LooksLate { model, writing: Vec::new() }]).unwrap();
+    let spec = ContSpec { hash_key: HashKey([1; 16]), durability: Durability::Power };
+    targets.call(TARGET, plain(CONT, Verb::Cont(ContVerb::Create(spec)))).result.unwrap();
+    let update = |number| Update {
+        oid: Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, number),
+        dkey: Key::from_slice(b"d"),
+        cond: Cond::NONE,
+        iods: smallvec![UpdateIod {
+            akey: Key::from_slice(b"a"),
+            cond: Cond::NONE,
+            value: NewValue::NoSingle
+        }],
+        charged: None,
+    };
+    let later = |ms: u64| Epoch::from_unix_ns(begun_ns + ms * 1_000_000);
+    let prepare = |client, number, epoch| {
+        let prepare = Prepare {
+            tx: TxId { client, begin: epoch },
+            epoch,
+            leader: TARGET,
+            participants: smallvec![TARGET, TargetNo(1)],
+            mutations: vec![Mutation::Update(update(number))],
+        };
+        plain(CONT, Verb::Prepare(prepare))
+    };
+    let first = targets.start(TARGET, plain(CONT, Verb::Update(update(1))));
+    let beside = targets.start(TARGET, prepare(2, 2, later(1)));
+    assert!(beside.is_filled(), "another object is another matter");
+    targets.call(TARGET, plain(CONT, Verb::Abort(TxId { client: 2, begin: later(1) }))).result.unwrap();
+    let behind = targets.start(TARGET, prepare(1, 1, later(2)));
+    assert!(!behind.is_filled());
+    // What comes now is kept, and may meet it.
+    let last = targets.start(TARGET, plain(CONT, Verb::Update(update(1))));
+    let done = |ticket| targets.wait_for(TARGET, ticket).completion.result;
+    assert!(matches!(done(&first), Ok(Reply::Written(_))));
+    let prepared = done(&behind);
+    assert!(prepared.is_ok(), "{prepared:?}");
+    let met = targets.wait_for(TARGET, &last);
+    assert!(matches!(met.completion.result, Err(Error::InDoubt { .. })) && met.again.is_some());
+}
+
 #[test]
 fn who_awaits_nothing_does_not_drive_for_others() {
     let targets = targets();

@@ -37,6 +37,15 @@ fn held(served: &Served, conts: [&Container; 2]) -> Held {
     Held { descriptors: served.descriptor_count(), shared: served.shared_count(), handles }
 }
 
+/// Kills a process, also where something is not as it should be: who listens to it would wait for its end.
+struct Killed(u32);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        kill(self.0);
+    }
+}
+
 /// Starts a process, lets it work, and kills it a moment later, while the daemon holds something for it.
 fn work_and_die(served: &Served, by_network: bool, rng: &mut Rng, is_held: impl Fn() -> bool) {
     let mut client = Client::with(served, "busy", &[&rng.below(1 << 20).to_string()], by_network);
@@ -48,10 +57,11 @@ fn work_and_die(served: &Served, by_network: bool, rng: &mut Rng, is_held: impl 
                 working.fetch_add(1, Ordering::Relaxed);
             })
         });
+        let killed = Killed(id);
         until("it works", || working.load(Ordering::Relaxed) >= count);
         dolmen_env::wait(moment);
         assert!(is_held());
-        kill(id);
+        drop(killed);
         listener.join().unwrap();
     });
     assert!(client.was_killed(), "it has ended by itself");
@@ -69,6 +79,15 @@ fn go_on(object: &Object, wanted: &AtomicU64, is_over: &AtomicBool) -> u64 {
         count += 1;
     }
     count
+}
+
+/// Ends the other client also where something is not as it should be.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Whether nobody else is connected to the pool.
@@ -98,6 +117,7 @@ fn a_process_of_threads_that_is_killed_with_operations_under_way_leaves_nothing_
     let (wanted, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let count = dolmen_env::scope(|threads| {
         let other = threads.spawn(|| go_on(&beside, &wanted, &is_over));
+        let over = Over(&is_over);
         for round in 0..rounds {
             wanted.fetch_add(VALUES_MAX, Ordering::Relaxed);
             let own = || held(&served, [&objects, &files]);
@@ -107,7 +127,7 @@ fn a_process_of_threads_that_is_killed_with_operations_under_way_leaves_nothing_
             });
             until("what it held is given back", || own() == before);
         }
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         other.join().unwrap()
     });
     assert!(count > rounds * 100, "the other client got {count} values written");

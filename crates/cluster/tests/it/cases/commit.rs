@@ -1,13 +1,15 @@
 //! Transactions over several targets of one process.
 
-use super::common::{Store, World, ask, begin, commit, fetch, get, get_at, make, owned_update, put, update};
+use super::common::{
+    Store, World, ask, begin, commit, fetch, get, get_at, make, oid, owned_update, put, update,
+};
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_cluster::Pool;
 use dolmen_codec::pool::{EndedTx, PoolReply, PoolVerb, TxCommit};
-use dolmen_codec::verb::{Mutation, Prepare, ReadAt, Reply, Verb};
+use dolmen_codec::verb::{List, ListWhat, Mutation, Prepare, ReadAt, Reply, Verb};
 use dolmen_codec::{Ask, Op, Request, Transport};
 use dolmen_env::{scope, yield_now};
-use dolmen_types::{Cond, ContNo, Epoch, Error, Head, TargetNo, TxId};
+use dolmen_types::{Anchor, Cond, ContNo, Epoch, Error, Head, TargetNo, TxId};
 use smallvec::smallvec;
 
 fn prepare(cont: ContNo, tx: TxId, dkey: u64, value: &[u8]) -> Op<'static> {
@@ -400,6 +402,45 @@ fn threads_that_move_amounts_keep_the_sum() {
     let sum: u64 =
         (0..ACCOUNTS).map(|account| number(get(&pool, home(account), cont, account).unwrap())).sum();
     assert_eq!(sum, 100 * ACCOUNTS);
+}
+
+#[test]
+fn who_polls_without_waiting_is_answered_however_many_stand_in_his_way_one_after_the_other() {
+    let world = World::new();
+    let pool = world.create(2);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let prepared = |dkey: u64| {
+        let tx = begin(&pool, dkey.into());
+        for target in [0, 1] {
+            let done = pool.targets().call(TargetNo(target), prepare(cont, tx, dkey, b"v"));
+            assert!(matches!(done.result, Ok(Reply::Prepared)), "{done:?}");
+        }
+        tx
+    };
+    let commit = |tx| {
+        for target in [0, 1] {
+            pool.targets().call(TargetNo(target), decide(cont, Verb::Commit(tx))).result.unwrap();
+        }
+    };
+    let mut tx = prepared(1);
+    let queue = pool.open_queue().unwrap();
+    let (what, anchor) = (ListWhat::Dkeys(oid()), Anchor::default());
+    let verb = Verb::List(List { what, anchor, items_max: 100, bytes_max: 10_000, at: ReadAt::Latest });
+    let ask = Ask::Target(TargetNo(0), cont, verb);
+    pool.submit(queue, Request { token: 5, head: Head::default(), ask });
+    let mut out = Vec::new();
+    for dkey in 2..60 {
+        // The next is there before one is decided.
+        let next = prepared(dkey);
+        commit(tx);
+        tx = next;
+        (0..10).for_each(|_| pool.poll(queue, false, &mut out));
+        assert!(out.is_empty(), "{dkey}: {out:?}");
+    }
+    commit(tx);
+    (0..100).for_each(|_| pool.poll(queue, false, &mut out));
+    assert!(out.len() == 1 && out[0].result.is_ok(), "{out:?}");
+    pool.close_queue(queue);
 }
 
 #[test]
