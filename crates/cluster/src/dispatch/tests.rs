@@ -1,8 +1,10 @@
 use super::*;
 use dolmen_codec::order::HashKey;
-use dolmen_codec::verb::{ContSpec, ContVerb, Mutation, NewValue, Prepare, Update, UpdateIod};
+use dolmen_codec::verb::{
+    ContSpec, ContVerb, List, ListWhat, Mutation, NewValue, Payload, Prepare, ReadAt, Update, UpdateIod,
+};
 use dolmen_env::{scope, yield_now};
-use dolmen_types::{Cond, Durability, Key, ObjectClass, ObjectType, Oid, TxId};
+use dolmen_types::{Anchor, Cond, Durability, Key, ObjectClass, ObjectType, Oid, TxId};
 use smallvec::smallvec;
 use std::collections::VecDeque;
 
@@ -186,24 +188,24 @@ fn who_meets_a_transaction_that_was_in_the_inbox_waits_for_its_decision() {
     assert!(targets.wait_for(TARGET, &ticket).completion.result.is_ok());
 }
 
-/// A model that looks at what an update meets only when it is waited for, as a store does that writes to a device first.
+/// A model that looks at what a list meets only when it is waited for, as a store does that asks a device first.
 struct LooksLate {
     model: dolmen_sim::Model,
-    writing: Vec<Op<'static>>,
+    asking: Vec<Op<'static>>,
 }
 
 impl TargetStore for LooksLate {
     fn submit(&mut self, ops: &mut Vec<Op<'_>>) {
         let (late, mut now): (Vec<_>, Vec<_>) =
-            ops.drain(..).partition(|op| matches!(op.verb, Verb::Update(_)));
-        self.writing.extend(late.into_iter().map(copy::into_owned));
+            ops.drain(..).partition(|op| matches!(op.verb, Verb::List(_)));
+        self.asking.extend(late.into_iter().map(copy::into_owned));
         self.model.submit(&mut now);
     }
 
     fn poll(&mut self, wait: bool, out: &mut Vec<Completion>) {
         self.model.poll(false, out);
         if wait && out.is_empty() {
-            self.model.submit(&mut self.writing.drain(..1).collect());
+            self.model.submit(&mut self.asking.drain(..1).collect());
             self.model.poll(true, out);
         }
     }
@@ -217,20 +219,26 @@ impl TargetStore for LooksLate {
 fn a_prepare_overtakes_nothing_that_would_meet_it_and_could_not_be_repeated() {
     const CONT: ContNo = ContNo(7);
     let begun_ns = 1_790_000_000_000_000_000;
-    let model = dolmen_sim::Model::new(TARGET, Arc::new(dolmen_env::SimClock::new(begun_ns)));
-    let targets = Targets::new(vec![LooksLate { model, writing: Vec::new() }]).unwrap();
+    let clock = Arc::new(dolmen_env::SimClock::new(begun_ns));
+    let model = dolmen_sim::Model::new(TARGET, Arc::clone(&clock) as _);
+    let targets = Targets::new(vec![LooksLate { model, asking: Vec::new() }]).unwrap();
     let spec = ContSpec { hash_key: HashKey([1; 16]), durability: Durability::Power };
     targets.call(TARGET, plain(CONT, Verb::Cont(ContVerb::Create(spec)))).result.unwrap();
+    let oid = |number| Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, number);
     let update = |number| Update {
-        oid: Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, number),
+        oid: oid(number),
         dkey: Key::from_slice(b"d"),
         cond: Cond::NONE,
         iods: smallvec![UpdateIod {
             akey: Key::from_slice(b"a"),
             cond: Cond::NONE,
-            value: NewValue::NoSingle
+            value: NewValue::Single(Payload::Ref(b"v"))
         }],
         charged: None,
+    };
+    let list = || {
+        let (what, anchor) = (ListWhat::Dkeys(oid(1)), Anchor::default());
+        plain(CONT, Verb::List(List { what, anchor, items_max: 9, bytes_max: 99, at: ReadAt::Latest }))
     };
     let later = |ms: u64| Epoch::from_unix_ns(begun_ns + ms * 1_000_000);
     let prepare = |client, number, epoch| {
@@ -243,20 +251,22 @@ fn a_prepare_overtakes_nothing_that_would_meet_it_and_could_not_be_repeated() {
         };
         plain(CONT, Verb::Prepare(prepare))
     };
-    let first = targets.start(TARGET, plain(CONT, Verb::Update(update(1))));
+    let first = targets.start(TARGET, list());
     let beside = targets.start(TARGET, prepare(2, 2, later(1)));
     assert!(beside.is_filled(), "another object is another matter");
     targets.call(TARGET, plain(CONT, Verb::Abort(TxId { client: 2, begin: later(1) }))).result.unwrap();
     let behind = targets.start(TARGET, prepare(1, 1, later(2)));
     assert!(!behind.is_filled());
     // What comes now is kept, and may meet it.
-    let last = targets.start(TARGET, plain(CONT, Verb::Update(update(1))));
+    let last = targets.start(TARGET, list());
     let done = |ticket| targets.wait_for(TARGET, ticket).completion.result;
-    assert!(matches!(done(&first), Ok(Reply::Written(_))));
+    let listed = done(&first);
+    assert!(matches!(listed, Ok(Reply::Listed(..))), "{listed:?}");
     let prepared = done(&behind);
     assert!(prepared.is_ok(), "{prepared:?}");
-    let met = targets.wait_for(TARGET, &last);
-    assert!(matches!(met.completion.result, Err(Error::InDoubt { .. })) && met.again.is_some());
+    clock.advance(10_000_000);
+    let Finished { completion, again } = targets.wait_for(TARGET, &last);
+    assert!(matches!(completion.result, Err(Error::InDoubt { .. })) && again.is_some(), "{completion:?}");
 }
 
 #[test]
