@@ -5,12 +5,14 @@ import datetime
 import io
 import os
 import pickle
+import subprocess
 
 import dolmen
 import dolmen.fsspec
 import fsspec
 import numpy
 import pytest
+from conftest import PROGRAM
 
 
 @pytest.fixture
@@ -446,3 +448,19 @@ def test_more_than_there_is_memory_for_is_an_error(files):
                 ask()
         found = files.read_parts([("/f", 0, 1), ("/f", None, None)])
         assert found[0] == b"1" and "memory" in str(found[1])
+
+
+def test_objects_beside_files_are_left_by_a_check_that_frees_files_without_a_name(local):
+    with local.open() as pool, pool.create_container("both", files=True) as cont:
+        with cont.files() as files:
+            files.write("hello", b"x")
+        kv, array, thing = cont.create_kv(), cont.create_array("f8"), cont.create_object()
+        kv["a"], array[0:3] = b"precious", [1, 2, 3]
+        thing.put("d", "a", b"v")
+    done = subprocess.run(
+        [PROGRAM, "check", str(local.directory / "stones"), "--repair"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with local.open() as pool, pool.container("both") as cont:
+        assert cont.kv(kv.oid)["a"] == b"precious" and cont.object(thing.oid).get("d", "a") == b"v"
+        assert list(cont.array(array.oid, "f8")[0:3]) == [1, 2, 3]

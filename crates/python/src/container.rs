@@ -9,7 +9,7 @@ use crate::oid::{Oid, class_of, kv_type};
 use crate::slot::{Session, Slot};
 use crate::tx::{self, Transaction, When};
 use dolmen_client::{Container as Client, Durability, Epoch, ObjectType, PropId, PropValue, Props};
-use dolmen_dfs::{Dfs, FormatOptions, MountOptions};
+use dolmen_dfs::{Dfs, FormatOptions, LAYOUT_POSIX, MountOptions};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::{
     Bound, Py, PyAny, PyAnyMethods, PyDictMethods, PyModule, PyModuleMethods, PyResult, Python, pyclass,
@@ -29,6 +29,10 @@ pub(crate) struct Container {
     uuid: String,
     epoch: Option<u64>,
 }
+
+/// Bits of the caller's in the ids of objects beside files, which no file has: whoever looks for files without a name takes them for
+/// none.
+const USER_HI_BESIDE: u32 = 0x4f42_4a53;
 
 /// The properties of a new container.
 pub(crate) fn props(files: bool, durability: &str) -> Result<Props> {
@@ -72,7 +76,12 @@ impl Container {
 
     fn made(&self, py: Python<'_>, kind: ObjectType, class: Option<&str>) -> Result<dolmen_client::Oid> {
         let class = class_of(class)?;
-        self.change(py, |cont| Ok(cont.alloc_oid(kind, class)?))
+        self.change(py, |cont| match cont.opened_props().get(&PropId::CO_LAYOUT_TYPE) {
+            Some(&PropValue::Number(LAYOUT_POSIX)) => {
+                Ok(cont.oid(kind, class, USER_HI_BESIDE, cont.alloc_oids(1)?)?)
+            }
+            _ => Ok(cont.alloc_oid(kind, class)?),
+        })
     }
 
     /// Does something that changes the container, if it is one and not a view.

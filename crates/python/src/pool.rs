@@ -279,7 +279,7 @@ impl Pool {
     /// label
     ///     Its name; without one it has its UUID alone.
     /// files
-    ///     Whether it holds files (``Container.files``); one with files can hold ntuples beside them, and nothing else.
+    ///     Whether it holds files (``Container.files``); one with files can hold ntuples and objects beside them.
     /// durability
     ///     ``power``: what was acknowledged survives a loss of power. ``process``: it survives the death of the process, which
     ///     makes small writes many times faster.
