@@ -86,9 +86,19 @@ def test_transactions_of_coroutines_commit_abort_and_begin_anew(place):
             await within.put("n", b"%d" % (number + 1))
             return number
 
-        counts = await asyncio.gather(*(cont.transact(count, attempts=1000) for _ in range(20)))
+        counts = await asyncio.gather(*(cont.transact(count) for _ in range(20)))
         assert sorted(counts) == list(range(20))
         assert await kv.get("n") == b"20"
+        with pytest.raises(dolmen.Invalid, match="once at least"):
+            await cont.transact(count, attempts=0)
+        # One is not begun twice: what the second block wrote would be nobody's.
+        tx = cont.transaction()
+        async with tx:
+            await (await tx.kv(kv)).put("n", b"21")
+        with pytest.raises(dolmen.Invalid, match="begin another one"):
+            async with tx:
+                pass
+        assert await kv.get("n") == b"21"
 
     run(place, body)
 

@@ -209,3 +209,43 @@ def test_a_pool_is_closed_by_its_last_close_whoever_lets_go_of_something_meanwhi
         pool.close()
         assert not is_open()
         other.join()
+
+
+PARENT_WRITES = """
+import os, sys, urllib.request
+import dolmen
+from dolmen import rntuple
+
+writer = rntuple.RootWriter(sys.argv[1], "events")
+writer.append({"x": [1.0, 2.0]})
+server = rntuple.open(sys.argv[2]).serve()
+child = os.fork()
+if child == 0:
+    try:
+        writer.append({"x": [7.0]})
+    except dolmen.Forked:
+        writer.close()
+        server.close()
+        del writer, server
+        sys.exit(7)
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+writer.append({"x": [3.0]})
+writer.close()
+writer.close()
+assert rntuple.open(sys.argv[1])["x"].tolist() == [1, 2, 3]
+assert urllib.request.urlopen(server.url).read(4) == b"root"
+try:
+    writer.append({"x": [4.0]})
+except dolmen.Closed as error:
+    assert sys.argv[1] in str(error), error
+else:
+    raise AssertionError("it is written on")
+"""
+
+
+def test_a_forked_child_has_no_part_in_what_its_parent_writes_and_serves(tmp_path):
+    rntuple.write_root(tmp_path / "served.root", "served", {"x": [5.0]})
+    words = [sys.executable, "-c", PARENT_WRITES, str(tmp_path / "made.root"), str(tmp_path / "served.root")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -435,3 +435,15 @@ def test_no_columns_are_not_all(cont, tree):
         with pytest.raises(dolmen.Invalid, match="names no fields: None is all"):
             make()
     assert store.names() == ["events"]
+
+
+def test_an_appender_that_is_given_up_takes_nothing_more_and_ends_its_block(cont):
+    stored = rntuple.Store(cont).create("given_up", {"x": [1.0]})
+    with stored.appender() as appender:
+        appender.put({"x": [2.0]})
+        appender.discard()
+        appender.discard()
+        for use in [lambda: appender.put({"x": [3.0]}), appender.commit]:
+            with pytest.raises(dolmen.Closed, match="given_up: what was put was given up; begin again with another appender"):
+                use()
+    assert stored.open()["x"].tolist() == [1]

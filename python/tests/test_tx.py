@@ -1,6 +1,8 @@
 """Transactions and snapshots."""
 
+import concurrent.futures
 import threading
+import time
 
 import dolmen
 import numpy
@@ -256,3 +258,20 @@ def test_reads_of_a_transaction_come_before_what_changed_them(cont):
             with cont.transaction() as later:
                 later.kv(kv)["d"] = later.kv(kv)["b"]
     assert kv["b"] == b"new"
+
+
+def test_many_that_meet_come_one_after_the_other(cont):
+    """Each reads, takes a while, and writes what it has read: only one of those who begin together goes through."""
+    kv = cont.create_kv()
+    kv["n"] = b"0"
+
+    def count(tx):
+        within = tx.kv(kv)
+        number = int(within["n"])
+        time.sleep(0.002)
+        within["n"] = b"%d" % (number + 1)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        for done in [threads.submit(cont.transact, count) for _ in range(24)]:
+            done.result()
+    assert kv["n"] == b"24"

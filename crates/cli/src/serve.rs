@@ -119,10 +119,10 @@ pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
     record(args, &settings);
     if args.detached {
         // Who has started it waits for this, and reads no more.
-        crate::output::print(READY.as_bytes())?;
+        crate::output::print(format!("{READY}{}\n", addresses.join(SEPARATED)).as_bytes())?;
         dolmen_env::close_standard_output().doing(doing)?;
     } else if !as_json {
-        crate::output::print(format!("serving at {}\n", addresses.join(", ")).as_bytes())?;
+        crate::output::print(format!("{READY}{}\n", addresses.join(SEPARATED)).as_bytes())?;
     }
     if args.system.is_none() && settings.rank != 0 {
         dolmen_env::say(&format!(
@@ -416,10 +416,10 @@ fn detach(settings: &Settings, is_on_demand: bool) -> Outcome<Answer> {
             let failure = Failure::new(Exit::InUse, format!("process {} serves there already", other.pid));
             return Err(failure.hint("stop it first")).doing(doing);
         }
-        if answers.is_some() && is_ready(&mut child) {
+        if let Some(addresses) = answers.and_then(|_| ready(&mut child)) {
             let pid = child.id();
-            let text = format!("process {pid} serves at {address}");
-            return Ok(Answer::new(text, json!({ "pid": pid, "addresses": [address.to_string()] })));
+            let text = format!("process {pid} serves at {}", addresses.join(SEPARATED));
+            return Ok(Answer::new(text, json!({ "pid": pid, "addresses": addresses })));
         }
         if let Some(status) = child.try_wait().map_err(of_program).doing(doing)? {
             return Err(has_ended(&log_path, said_before, status.code())).doing(doing);
@@ -428,12 +428,13 @@ fn detach(settings: &Settings, is_on_demand: bool) -> Outcome<Answer> {
     }
 }
 
-/// Waits for what a daemon that listens does before others are told of it; whether it has, and has not ended instead.
-fn is_ready(child: &mut Child) -> bool {
+/// Waits for what a daemon that listens does before others are told of it; where it serves, unless it has ended instead.
+fn ready(child: &mut Child) -> Option<Vec<String>> {
     let mut told = String::new();
     // Ignored: what cannot be read was not said.
     let _read = child.stdout.take().map(|said| BufReader::new(said).read_line(&mut told));
-    told == READY
+    let addresses = told.strip_prefix(READY)?.strip_suffix('\n')?;
+    Some(addresses.split(SEPARATED).map(str::to_owned).collect())
 }
 
 /// Why a daemon in the background has ended, as it has told its log behind what stood there before.
@@ -460,8 +461,10 @@ fn has_ended(log_path: &Path, said_before: u64, code: Option<i32>) -> Failure {
     }
 }
 
-/// The line by which a daemon in the background says that it serves, and that its name leads to it.
-const READY: &str = "serving\n";
+/// What the line begins with by which a daemon says that it serves, and that its name leads to it; its addresses follow, which have
+/// this between them.
+const READY: &str = "serving at ";
+const SEPARATED: &str = ", ";
 
 /// Where a daemon in the background says what it has to say.
 const LOG_NAME: &str = "dolmen.log";

@@ -20,6 +20,7 @@ mod module;
 mod ntuple;
 mod object;
 mod oid;
+mod own;
 mod pool;
 mod slot;
 mod tx;

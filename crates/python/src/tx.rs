@@ -8,6 +8,8 @@ use crate::oid::Oid;
 use crate::slot::{Session, Slot};
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
+use core::time::Duration;
+use dolmen_env::{Clock as _, RealClock};
 use dolmen_client::{At, Container, Epoch, Tx, Uuid};
 use pyo3::prelude::{
     Bound, PyAny, PyAnyMethods, PyErr, PyModule, PyModuleMethods, PyResult, Python, pyclass, pymethods,
@@ -288,6 +290,7 @@ pub(crate) fn transact<'py>(
     let mut attempt = 0;
     loop {
         attempt += 1;
+        let begun_ns = RealClock.monotonic_ns();
         let tx = Bound::new(py, Transaction::begin(py, cont)?)?;
         let result = body.call1((&tx,)).and_then(|result| {
             let own = tx.get();
@@ -300,6 +303,8 @@ pub(crate) fn transact<'py>(
         match result {
             Err(error) if attempt < attempts && error.is_instance(py, &conflict) => {
                 tx.get().give_up(py)?;
+                drop(error);
+                pause(py, attempt, RealClock.monotonic_ns().saturating_sub(begun_ns))?;
                 // A signal that came meanwhile is heard between two attempts.
                 py.check_signals()?;
             }
@@ -314,6 +319,19 @@ pub(crate) fn transact<'py>(
             Ok(result) => return Ok(result),
         }
     }
+}
+
+/// How long it is waited at least and at most, by chance, before a transaction is attempted again.
+const PAUSE_MIN_NS: u64 = 100_000;
+const PAUSE_MAX_NS: u64 = 1_000_000_000;
+
+/// Waits before the next attempt, longer and longer and by chance, so that those who have met come again one after the other: a while that
+/// `took_ns` fits into many times.
+fn pause(py: Python<'_>, attempt: u32, took_ns: u64) -> PyResult<()> {
+    let longest_ns = (took_ns.clamp(PAUSE_MIN_NS, PAUSE_MAX_NS) << attempt.min(5)).min(PAUSE_MAX_NS);
+    let chance: f64 = py.import("random")?.call_method0("random")?.extract()?;
+    py.detach(|| dolmen_env::wait(Duration::from_nanos(longest_ns).mul_f64(chance)));
+    Ok(())
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

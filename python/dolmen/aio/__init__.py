@@ -17,7 +17,10 @@ own ``CancelledError`` comes after that.
 
 import asyncio
 import functools
+import itertools
 import os
+import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -68,6 +71,10 @@ def _pool() -> ThreadPoolExecutor:
     if _executor is None or _executor[0] != os.getpid():
         _executor = (os.getpid(), ThreadPoolExecutor(_threads, thread_name_prefix="dolmen"))
     return _executor[1]
+
+
+#: How long an attempt of a transaction is waited after at least and at most before the next, in seconds.
+_PAUSE_MIN, _PAUSE_MAX = 0.0001, 1.0
 
 
 async def _call(function: Callable[..., T], *arguments: Any, **words: Any) -> T:
@@ -250,14 +257,20 @@ class Container(_Closes[dolmen.Container], given_by="await pool.container(name)"
 
     async def transact(self, body: "Callable[[Transaction], Awaitable[T]]", *, attempts: int = 64) -> T:
         """Awaits ``body(tx)`` and commits; as ``dolmen.Container.transact`` again after a Conflict."""
-        for attempt in range(1, max(1, attempts) + 1):
+        if attempts < 1:
+            raise dolmen.Invalid("a transaction is attempted once at least")
+        for attempt in itertools.count(1):
+            begun = time.monotonic()
             try:
                 async with self.transaction() as tx:
                     return await body(tx)
             except dolmen.Conflict:
                 if attempt >= attempts:
                     raise
-        raise AssertionError("the last attempt returns or raises")
+            # As in dolmen: those who have met come again one after the other.
+            longest = min(max(time.monotonic() - begun, _PAUSE_MIN) * 2 ** min(attempt, 5), _PAUSE_MAX)
+            await asyncio.sleep(random.random() * longest)
+        raise AssertionError("it is attempted until it returns or raises")
 
     async def create_snapshot(self, name: str | None = None) -> int:
         """As ``dolmen.Container.create_snapshot``."""
@@ -348,6 +361,8 @@ class Transaction:
         await _whole(self.sync.abort)
 
     async def __aenter__(self) -> Self:
+        if self._tx is not None:
+            raise dolmen.Invalid("the transaction was begun before: begin another one")
         self._tx = await _call(self._cont.transaction)
         return self
 

@@ -1416,7 +1416,7 @@ class RootWriter:
         )
 
     def close(self) -> None:
-        """Ends the file, which is on the disk then; raises Invalid if nothing was ever appended, since then it has no fields."""
+        """Ends the file, which is on the disk then; again it does nothing. Raises Invalid if nothing was ever appended, since then it has no fields."""
         if self._writer is None:
             raise Invalid("an ntuple without fields cannot be written: append something, if only arrays without values")
         with _named(self._path):
@@ -2124,7 +2124,7 @@ class Appender:
         self._are_fewer = False
         #: Whether anything was put since the last commit.
         self._has_put = False
-        #: Why a commit failed for ever, if one did.
+        #: Why nothing can be put any more, if so.
         self._ended: Error | None = None
 
     def put(self, data: Any) -> None:
@@ -2139,7 +2139,7 @@ class Appender:
         self._put(_arrays.fields_of(data))
 
     def _check_goes_on(self) -> None:
-        """Raises what a commit has raised that none after it does better."""
+        """Raises what a commit has raised that none after it does better, or that it was given up."""
         if self._ended is not None:
             raise type(self._ended)(self._ended.strerror)
 
@@ -2202,6 +2202,7 @@ class Appender:
 
         Raises Stale if what was put was freed meanwhile, NotFound if the ntuple was destroyed: nothing can be put then, another appender goes on.
         """
+        self._check_goes_on()
         try:
             version = Version(self._appender.commit(), self._left_out)
         except (Stale, NotFound) as error:
@@ -2213,8 +2214,11 @@ class Appender:
         return version
 
     def discard(self) -> None:
-        """Gives up what was put since the last commit."""
+        """Gives up what was put since the last commit, and ends the appender: another one goes on."""
         self._appender.discard()
+        self._has_put = False
+        if self._ended is None:
+            self._ended = Closed(f"{self._stored.name}: what was put was given up; begin again with another appender")
 
     def __enter__(self) -> Self:
         return self
@@ -2224,7 +2228,7 @@ class Appender:
             self.commit()
             return
         try:
-            if kind is None:
+            if kind is None and self._ended is None:
                 # Nothing new makes no version; what is filled and is no field is told even so.
                 self._appender.check()
         finally:

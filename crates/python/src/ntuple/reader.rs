@@ -3,6 +3,7 @@
 use super::remote::{Said, export_to, root_file};
 use super::{compression, file_options, tree};
 use crate::error::{Error, Result, Wrong};
+use crate::own::Own;
 use crate::slot::Slot;
 use crate::watch::{detached, teller};
 use dolmen_env::Address;
@@ -18,7 +19,7 @@ use pyo3::prelude::{
 };
 use pyo3::types::{PyDict, PyTuple};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// An ntuple, and where it is.
 #[derive(Clone)]
@@ -347,10 +348,11 @@ impl NtupleReader {
             Ok::<_, Error>(Served::start(&address, vec![shown])?)
         })?;
         let url = served.url(&name).expect("it is at an address of the network");
-        let served = Mutex::new(Some(served));
         let held = match &self.held {
-            Held::File(_) => Serving::File(served),
-            Held::Stored(slot) => Serving::Stored(py.detach(|| slot.hold(served))?),
+            Held::File(_) => Serving::File(Own::new(served)),
+            Held::Stored(slot) => {
+                Serving::Stored(py.detach(|| slot.hold(Mutex::new(Some(served))))?)
+            }
         };
         Ok(NtupleServer { url, held })
     }
@@ -430,7 +432,7 @@ type Closing = Mutex<Option<Served>>;
 
 /// What serves an ntuple, and so who can end it: what is stored is closed with its pool.
 enum Serving {
-    File(Closing),
+    File(Own<Served>),
     Stored(Slot<Closing>),
 }
 
@@ -446,7 +448,7 @@ impl NtupleServer {
     fn close(&self, py: Python<'_>) {
         match &self.held {
             Serving::File(served) => {
-                py.detach(|| drop(served.lock().unwrap_or_else(PoisonError::into_inner).take()));
+                py.detach(|| drop(served.take()));
             }
             Serving::Stored(slot) => {
                 let served = slot.take(py);

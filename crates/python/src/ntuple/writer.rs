@@ -4,6 +4,7 @@ use super::remote::{Said, root_writer};
 use super::tree::{self, Lending};
 use super::{compression, file_options, options};
 use crate::error::{Error, Result, Wrong};
+use crate::own::Own;
 use crate::watch::detached;
 use dolmen_rntuple::Array;
 use dolmen_rntuple::format::Header;
@@ -12,7 +13,6 @@ use dolmen_rntuple::rootfile::RootWriter;
 use dolmen_rntuple::write::{self, Given, Narrow, Options, Room};
 use pyo3::prelude::{Bound, PyAny, PyResult, Python, pyclass, pymethods};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 /// Fields at the top, by their names.
 pub(super) type Fields = Vec<(String, Array)>;
@@ -33,8 +33,8 @@ pub(super) fn given(fields: &Lendings) -> Vec<(&str, Given<'_>)> {
 #[pyclass(frozen, module = "dolmen", name = "NtupleWriter")]
 pub(crate) struct NtupleWriter {
     options: Options,
-    /// Guards the writer: one appends at a time. None when it is finished or given up.
-    writer: Mutex<Option<RootWriter>>,
+    /// Not there when it is finished or given up.
+    writer: Own<RootWriter>,
 }
 
 /// Arrays from their trees.
@@ -111,7 +111,7 @@ impl NtupleWriter {
         let known = header.schema.known();
         let of_file = file_options(compression(settings)?, time_s);
         let writer = detached(py, || root_writer(&path, storage, header, known, of_file))?;
-        Ok(Self { options, writer: Mutex::new(Some(writer)) })
+        Ok(Self { options, writer: Own::new(writer) })
     }
 
     /// Appends entries, as clusters of their own.
@@ -121,40 +121,41 @@ impl NtupleWriter {
         Ok(())
     }
 
-    /// Ends the file, which is on the disk then.
+    /// Ends the file, which is on the disk then. Does nothing to one that was ended, and in a forked child.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        let finish = || match self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let finish = || match self.writer.take() {
             Some(writer) => Ok(writer.finish()?),
-            None => Err(Error::Closed),
+            // The process that it belongs to finishes it.
+            None => Ok(()),
         };
         Ok(detached(py, finish)?)
     }
 
     /// Gives it up: nothing is left of it. Does nothing to one that is finished.
     fn discard(&self, py: Python<'_>) {
-        py.detach(|| drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner).take()));
+        py.detach(|| drop(self.writer.take()));
     }
 }
 
 impl NtupleWriter {
     fn put(&self, fields: &Lendings) -> Result<()> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let writer = writer.as_mut().ok_or(Error::Closed)?;
-        let schema = writer.header().schema.clone();
-        complete(&schema, fields)?;
-        let (fields, mut room) = (given(fields), Room::default());
-        let parts = write::cut(&fields, &self.options)?;
-        // All of them or none: what is refused may be in the last.
-        let before = (parts.len() > 1).then(|| writer.so_far());
-        let mut append = |entries| {
-            let cluster = write::seal_in(&schema, &fields, entries, &self.options, &mut room)?;
-            writer.append(&cluster)
-        };
-        let done = parts.into_iter().try_for_each(&mut append);
-        if let (Err(_), Some(before)) = (&done, before) {
-            writer.go_back(before);
-        }
-        Ok(done?)
+        self.writer.with(|writer| {
+            let schema = writer.header().schema.clone();
+            complete(&schema, fields)?;
+            let (fields, mut room) = (given(fields), Room::default());
+            let parts = write::cut(&fields, &self.options)?;
+            // All of them or none: what is refused may be in the last.
+            let before = (parts.len() > 1).then(|| writer.so_far());
+            let mut append = |entries| {
+                let cluster = write::seal_in(&schema, &fields, entries, &self.options, &mut room)?;
+                writer.append(&cluster)
+            };
+            let done = parts.into_iter().try_for_each(&mut append);
+            if let (Err(_), Some(before)) = (&done, before) {
+                writer.go_back(before);
+            }
+            Ok(done?)
+        })
     }
 }
 

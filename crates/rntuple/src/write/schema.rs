@@ -51,7 +51,10 @@ pub fn check_names(header: &Header) -> Result<()> {
 /// # Errors
 /// [`Error::BadName`].
 pub fn check_name(name: &str) -> Result<()> {
-    bad_name(name).map_or(Ok(()), |why| Err(Error::BadName { of: Named::Ntuple, name: name.into(), why }))
+    // What is behind it ROOT takes for the number of a cycle.
+    let cycle = || name.contains(';').then_some(BadName::Has(';'));
+    let why = bad_name(name).or_else(cycle);
+    why.map_or(Ok(()), |why| Err(Error::BadName { of: Named::Ntuple, name: name.into(), why }))
 }
 
 struct Made<'a> {
