@@ -1,11 +1,17 @@
 //! What a reading costs, before it is done: bytes, requests, time and money, from page lists alone.
 //!
-//! A page list names every page, so bytes and requests are exact; time and money are of a [`Medium`], as its numbers say.
+//! A page list names every page, so bytes and requests are exact; but which items of collections the first or the last entries of a cluster
+//! have, pages say alone: of a cluster that is wanted in part these are counted as if all were. Time and money are of a [`Medium`], as its
+//! numbers say.
 
 use crate::error::Result;
+use crate::format::column::InMemory;
 use crate::format::locator::Locator;
-use crate::ntuple::{Entries, Ntuple};
+use crate::format::page_list::Page;
+use crate::format::schema::Role;
+use crate::ntuple::{Cluster, Entries, Ntuple};
 use crate::source::Source;
+use core::ops::Range;
 
 /// Blobs that [`blob_bytes`] chooses among: powers of two.
 const BLOB_BYTES: core::ops::RangeInclusive<u32> = 16..=26;
@@ -119,7 +125,9 @@ pub struct Cost {
     pub month: f64,
 }
 
-/// What reading these fields, with all below them and what says of collections above them where items begin, of the entries takes. Pages are whole: of one with some of the entries all is read.
+/// What reading these fields, with all below them and what says of collections above them where items begin, of the entries takes. Pages are
+/// whole: of one with some of the entries all is read. Of clusters of which not all entries are wanted, items of collections and alternatives
+/// of variants are counted as if they were, and each column of these is asked for by itself: no more is read.
 ///
 /// # Errors
 /// [`NoEntries`](crate::Error::NoEntries), and what reading a page list says.
@@ -145,18 +153,32 @@ pub fn usage<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entries) ->
         })
         .collect();
     for cluster in &clusters {
+        let part = part_of(cluster, entries);
+        let is_whole = part == (0..cluster.pages.entry_count);
+        let gap_bytes = ntuple.source().gap_bytes();
         let mut places = Vec::new();
         for one in &mut by_column {
+            let elements = elements(ntuple, one.column, &part, cluster.pages.entry_count);
+            let pages = match (&elements, is_whole) {
+                (Some((elements, total)), false) => with_some(cluster, one.column, elements, *total),
+                _ => cluster.pages_of(one.column),
+            };
             let kind = schema.columns[one.column as usize].kind.in_memory();
             let bytes = kind.map_or(0, crate::format::column::InMemory::bytes) as u64;
-            for page in cluster.pages_of(one.column) {
+            let mut own = Vec::new();
+            for page in pages {
                 one.page_count += 1;
                 one.stored_bytes += page.locator.bytes();
                 one.memory_bytes += u64::from(page.element_count) * bytes;
-                places.push(page.locator);
+                own.push(page.locator);
+            }
+            if is_whole || elements.is_some() {
+                places.append(&mut own);
+            } else {
+                usage.request_count += requests(&mut own, gap_bytes);
             }
         }
-        usage.request_count += requests(&mut places, ntuple.source().gap_bytes());
+        usage.request_count += requests(&mut places, gap_bytes);
     }
     by_column.retain(|column| column.page_count > 0);
     for column in &by_column {
@@ -166,6 +188,61 @@ pub fn usage<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entries) ->
     }
     usage.columns = by_column;
     Ok(usage)
+}
+
+/// Those of its entries that are wanted, counted from its first.
+fn part_of(cluster: &Cluster<'_>, entries: Entries) -> Range<u64> {
+    let (first, count) = (cluster.pages.first_entry, cluster.pages.entry_count);
+    entries.first.max(first) - first..entries.end.min(first + count) - first
+}
+
+/// The elements that some entries of a cluster have of a column, counted from the first of the cluster, and how many all have; `None` where
+/// only what is above it tells.
+fn elements<S: Source>(
+    ntuple: &Ntuple<S>,
+    column: u32,
+    part: &Range<u64>,
+    entry_count: u64,
+) -> Option<(Range<u64>, u64)> {
+    let described = &ntuple.header().schema.columns[column as usize];
+    let mut field = described.field;
+    if !ntuple.columns(field).iter().any(|columns| columns.first() == Some(&column)) {
+        return None;
+    }
+    let mut each = ntuple.schema_field(field).repetition.unwrap_or(1);
+    loop {
+        let above = ntuple.schema_field(field).parent;
+        if above == field {
+            break;
+        }
+        let over = ntuple.schema_field(above);
+        if !matches!(over.role, Some(Role::Plain | Role::Record)) {
+            return None;
+        }
+        each = each.checked_mul(over.repetition.unwrap_or(1))?;
+        field = above;
+    }
+    let (start, end) = (part.start.checked_mul(each)?, part.end.checked_mul(each)?);
+    // Where the first begins stands with the one before it.
+    let is_offset = described.kind.in_memory() == Some(InMemory::Offset);
+    let start = if is_offset { start.saturating_sub(1) } else { start };
+    Some((start..end, entry_count.checked_mul(each)?))
+}
+
+/// The pages of a column with some of these elements, of a cluster with so many; what a column that begins later has not is before them.
+fn with_some<'a>(cluster: &Cluster<'a>, column: u32, elements: &Range<u64>, total: u64) -> &'a [Page] {
+    let pages = cluster.pages_of(column);
+    let mut at = total.saturating_sub(cluster.element_count(column));
+    let ends: Vec<u64> = pages
+        .iter()
+        .map(|page| {
+            at = at.saturating_add(u64::from(page.element_count));
+            at
+        })
+        .collect();
+    let first = ends.partition_point(|end| *end <= elements.start);
+    let behind = ends.partition_point(|end| *end < elements.end);
+    &pages[first..pages.len().min(behind + 1).max(first)]
 }
 
 /// How many requests the places of one cluster are.

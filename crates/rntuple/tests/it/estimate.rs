@@ -130,5 +130,16 @@ fn a_store_is_asked_as_often_as_was_estimated_whatever_is_between() {
         }
         // Of a bucket what is not wanted is left out, of a container a group is one request.
         assert_eq!(told, if world.is_bucket() { [1, 3, 1, 2, 2] } else { [1, 1, 1, 1, 1] });
+        // And so of what is in the middle, from the pages that have some of it.
+        for (first, end, pages) in [(15_000, 15_010, 1), (9_999, 10_001, 2), (10_000, 20_000, 1)] {
+            for fields in [&[0, 1, 2, 3, 4, 5][..], &[0, 1, 3, 5], &[2]] {
+                let entries = Entries { first, end };
+                let (before, told) = (ntuple.source().asked(), usage(&ntuple, fields, entries).unwrap());
+                ntuple.read(fields, entries).unwrap();
+                let asked = ntuple.source().asked();
+                assert_eq!(told.page_count, pages * fields.len() as u64);
+                assert_eq!(asked.page_requests - before.page_requests, told.request_count, "{fields:?}");
+            }
+        }
     });
 }
