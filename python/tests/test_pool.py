@@ -1,5 +1,6 @@
 """Pools and containers: made, found, closed; what is told of errors."""
 
+import copy
 import errno
 import pickle
 import subprocess
@@ -294,3 +295,10 @@ def test_the_errors_are_one_tree():
         (dolmen.Conflict, dolmen.Retryable),
     ]:
         assert issubclass(one, other)
+
+
+def test_ids_are_pickled_and_copied(pool):
+    with pool.create_container("henge", durability="process") as cont:
+        oid = cont.create_kv().oid
+        for again in (pickle.loads(pickle.dumps(oid)), copy.copy(oid), copy.deepcopy(oid)):
+            assert again == oid and type(again) is dolmen.Oid

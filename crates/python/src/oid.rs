@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result, Wrong};
 use dolmen_types::{ObjectClass, ObjectType, Oid as Id};
-use pyo3::prelude::{Bound, PyModule, PyModuleMethods, PyResult, pyclass, pymethods};
+use pyo3::prelude::{Bound, PyAnyMethods, PyModule, PyModuleMethods, PyResult, pyclass, pymethods};
+use pyo3::types::PyType;
 
 /// The id of an object: 128 bits, of which the high half carries type, class and number of groups. Made by
 /// ``Container.create_kv`` and its like, or from two numbers or a text.
@@ -53,6 +54,12 @@ impl Oid {
             Some(kind) if kind.is_array() => "array",
             _ => "object",
         }
+    }
+
+    /// For pickle and copy.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (u64, u64)) {
+        let own = slf.get().0;
+        (slf.get_type(), (own.hi, own.lo))
     }
 
     fn __str__(&self) -> String {

@@ -687,6 +687,9 @@ class Tree(_Entries):
     def __repr__(self) -> str:
         return f"<dolmen.rntuple.Tree {self.name!r}: {len(self)} entries, {len(self._numbers)} branches>"
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self._numbers)
+
     def keys(self) -> list[str]:
         """Paths of the branches at the top."""
         return list(self._tops)
@@ -891,7 +894,8 @@ Medium.HDD = Medium(8e-3, 2e8, 1)
 class Estimate:
     """What a reading takes, from page lists alone.
 
-    ``entries``, ``clusters``, ``pages``, ``stored_bytes``, ``memory_bytes``, ``requests`` are exact. ``seconds`` (and
+    ``entries``, ``clusters``, ``pages``, ``stored_bytes``, ``memory_bytes``, ``requests`` are exact; of a cluster that is wanted in part, what is
+    in collections and variants counts as if all of it were: no more is read. ``seconds`` (and
     ``seconds_page_by_page``, if each page were a request of its own, one after the other), ``money_reading``, ``money_writing`` (in
     blobs of ``blob_bytes``, which suit the medium) and ``money_month`` are by the medium's numbers. ``columns`` has for each column its
     field, pages, stored bytes and bytes in memory. Those that tell the same are equal.
@@ -952,6 +956,9 @@ class Ntuple(_Entries):
 
     def __repr__(self) -> str:
         return f"<dolmen.rntuple.Ntuple {self.name!r}: {len(self)} entries, {len(self.fields)} fields>"
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return self.keys()
 
     def keys(self) -> list[str]:
         """Names of the fields at the top."""
@@ -1378,6 +1385,9 @@ class RootWriter:
         self._fields: dict[str, Field] = {}
         self._types: dict[str, str] = {}
 
+    def __repr__(self) -> str:
+        return f"<dolmen.rntuple.RootWriter {self._name!r} of {self._path!r}>"
+
     def append(self, data: Any) -> None:
         """Appends entries: a mapping of names to arrays, a table of Arrow or pandas (whose index is no field), or an awkward array of records.
 
@@ -1547,6 +1557,9 @@ class Store:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return self.names()
 
     def __getitem__(self, name: str) -> "Stored":
         """An ntuple by its name; raises NotFound."""
@@ -2126,6 +2139,9 @@ class Appender:
         self._has_put = False
         #: Why nothing can be put any more, if so.
         self._ended: Error | None = None
+
+    def __repr__(self) -> str:
+        return f"<dolmen.rntuple.Appender {self._stored.name!r}>"
 
     def put(self, data: Any) -> None:
         """Puts entries: a mapping of names to arrays, a table of Arrow or pandas (whose index is no field), or an awkward array of records.

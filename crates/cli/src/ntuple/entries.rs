@@ -156,7 +156,7 @@ struct Sheet {
     /// Entries are those of one document of JSON, as all commands print.
     is_document: bool,
     /// What is to be printed next.
-    out: String,
+    out: Vec<u8>,
     /// Whether something was printed.
     is_begun: bool,
     count: u64,
@@ -173,7 +173,7 @@ fn print(
     let (names, numbers): (Vec<String>, Vec<usize>) =
         any.fields(&form.fields).doing(&doing)?.into_iter().unzip();
     let mut sheet =
-        Sheet { names, format: form.format, is_document, out: String::new(), is_begun: false, count: 0 };
+        Sheet { names, format: form.format, is_document, out: Vec::new(), is_begun: false, count: 0 };
     if is_document {
         super::heard();
     }
@@ -196,10 +196,10 @@ fn print(
     };
     if is_document {
         let end = if sheet.count == 0 { "" } else { "\n    " };
-        sheet.out.push_str(&format!("{end}]\n  }},\n  {rest}\n}}\n"));
+        sheet.out.extend_from_slice(format!("{end}]\n  }},\n  {rest}\n}}\n").as_bytes());
     }
     // The names, if there are no entries.
-    output::print(sheet.out.as_bytes())?;
+    output::print(&sheet.out)?;
     Ok(Answer::printed(exit))
 }
 
@@ -209,13 +209,14 @@ impl Sheet {
         if self.is_document {
             self.out = format!(
                 "{{\n  \"response\": {{\n    \"first\": {first},\n    \"end\": {end},\n    \"entries\": ["
-            );
+            )
+            .into_bytes();
         } else if self.format == Format::Csv {
             for (nth, name) in self.names.iter().enumerate() {
-                self.out.push_str(if nth == 0 { "" } else { "," });
-                rows::cell(name, &mut self.out);
+                self.out.extend_from_slice(if nth == 0 { b"" } else { b"," });
+                rows::cell(name.as_bytes(), &mut self.out);
             }
-            self.out.push('\n');
+            self.out.push(b'\n');
         }
     }
 
@@ -255,7 +256,7 @@ impl Sheet {
     /// Adds an entry.
     fn put(&mut self, arrays: &[Array], nth: usize) {
         if self.is_document {
-            self.out.push_str(if self.count == 0 { "\n      " } else { ",\n      " });
+            self.out.extend_from_slice(if self.count == 0 { b"\n      " } else { b",\n      " });
         }
         self.count += 1;
         if self.format == Format::Csv && !self.is_document {
@@ -264,12 +265,12 @@ impl Sheet {
         }
         rows::object(self.names.iter().map(|name| &**name).zip(arrays), nth, &mut self.out);
         if !self.is_document {
-            self.out.push('\n');
+            self.out.push(b'\n');
         }
     }
 
     fn print(&mut self) -> Outcome<Reader> {
-        let reader = output::offer(self.out.as_bytes())?;
+        let reader = output::offer(&self.out)?;
         self.out.clear();
         self.is_begun = true;
         Ok(reader)

@@ -1,13 +1,14 @@
-//! Entries as text: an object of JSON each, or a line of CSV.
+//! Entries as text: an object of JSON each, or a line of CSV. A text that is no UTF-8 stays what it is: in CSV its bytes are as they are, in
+//! JSON each of those that are none is `\udc80` to `\udcff`, as Python has it.
 
-use core::fmt::Write as _;
+use std::io::Write as _;
 use dolmen_rntuple::{Array, Lists, Values};
 
 /// Adds a value as JSON. What is no number is a text, as `"NaN"` and `"-Infinity"` are.
-pub(super) fn json(array: &Array, at: usize, out: &mut String) {
+pub(super) fn json(array: &Array, at: usize, out: &mut Vec<u8>) {
     match array {
         Array::Values(values) => number(values, at, out),
-        Array::Lists { of: Lists::Text, offsets, content } => text(&text_at(offsets, content, at), out),
+        Array::Lists { of: Lists::Text, offsets, content } => text(text_at(offsets, content, at), out),
         Array::Lists { offsets, content, .. } => {
             let place = |offset: i64| usize::try_from(offset).expect("offsets do not fall below 0");
             list(content, place(offsets[at])..place(offsets[at + 1]), out);
@@ -22,7 +23,7 @@ pub(super) fn json(array: &Array, at: usize, out: &mut String) {
                 let place = usize::try_from(index[at]).expect("it is in memory");
                 json(&contents[which], place, out);
             }
-            Err(_none) => out.push_str("null"),
+            Err(_none) => out.extend_from_slice(b"null"),
         },
     }
 }
@@ -31,81 +32,95 @@ pub(super) fn json(array: &Array, at: usize, out: &mut String) {
 pub(super) fn object<'a>(
     fields: impl IntoIterator<Item = (&'a str, &'a Array)>,
     at: usize,
-    out: &mut String,
+    out: &mut Vec<u8>,
 ) {
-    out.push('{');
+    out.push(b'{');
     for (nth, (name, field)) in fields.into_iter().enumerate() {
-        out.push_str(if nth == 0 { "" } else { "," });
-        text(name, out);
-        out.push(':');
+        out.extend_from_slice(if nth == 0 { b"" } else { b"," });
+        text(name.as_bytes(), out);
+        out.push(b':');
         json(field, at, out);
     }
-    out.push('}');
+    out.push(b'}');
 }
 
 /// Adds an entry of several fields as a line of CSV: numbers and texts as they are, what has several values as JSON.
-pub(super) fn csv<'a>(fields: impl IntoIterator<Item = &'a Array>, at: usize, out: &mut String) {
+pub(super) fn csv<'a>(fields: impl IntoIterator<Item = &'a Array>, at: usize, out: &mut Vec<u8>) {
     for (nth, field) in fields.into_iter().enumerate() {
-        out.push_str(if nth == 0 { "" } else { "," });
+        out.extend_from_slice(if nth == 0 { b"" } else { b"," });
         match field {
             Array::Values(values) => number_bare(values, at, out),
-            Array::Lists { of: Lists::Text, offsets, content } => cell(&text_at(offsets, content, at), out),
+            Array::Lists { of: Lists::Text, offsets, content } => cell(text_at(offsets, content, at), out),
             other => {
-                let mut value = String::new();
+                let mut value = Vec::new();
                 json(other, at, &mut value);
                 cell(&value, out);
             }
         }
     }
-    out.push('\n');
+    out.push(b'\n');
 }
 
 /// Adds a text as it stands between commas.
-pub(super) fn cell(text: &str, out: &mut String) {
-    if text.contains(['"', ',', '\n', '\r']) {
-        out.push('"');
-        out.push_str(&text.replace('"', "\"\""));
-        out.push('"');
+pub(super) fn cell(text: &[u8], out: &mut Vec<u8>) {
+    if text.iter().any(|byte| b"\",\n\r".contains(byte)) {
+        out.push(b'"');
+        for &byte in text {
+            out.extend_from_slice(if byte == b'"' { b"\"" } else { b"" });
+            out.push(byte);
+        }
+        out.push(b'"');
     } else {
-        out.push_str(text);
+        out.extend_from_slice(text);
     }
 }
 
-fn list(content: &Array, places: core::ops::Range<usize>, out: &mut String) {
-    out.push('[');
+fn list(content: &Array, places: core::ops::Range<usize>, out: &mut Vec<u8>) {
+    out.push(b'[');
     for (nth, at) in places.enumerate() {
-        out.push_str(if nth == 0 { "" } else { "," });
+        out.extend_from_slice(if nth == 0 { b"" } else { b"," });
         json(content, at, out);
     }
-    out.push(']');
+    out.push(b']');
 }
 
-fn text(text: &str, out: &mut String) {
-    out.push_str(&serde_json::Value::from(text).to_string());
+fn text(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for chunk in text.utf8_chunks() {
+        let quoted = serde_json::Value::from(chunk.valid()).to_string();
+        out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
+        for byte in chunk.invalid() {
+            written(write!(out, "\\udc{byte:02x}"));
+        }
+    }
+    out.push(b'"');
 }
 
-/// The text at a place; bytes that are no UTF-8 are told as such.
-fn text_at(offsets: &[i64], content: &Array, at: usize) -> String {
+fn written(done: std::io::Result<()>) {
+    done.expect("memory takes everything");
+}
+
+/// The bytes of the text at a place.
+fn text_at<'a>(offsets: &[i64], content: &'a Array, at: usize) -> &'a [u8] {
     let Array::Values(values) = content else { unreachable!("a text has bytes") };
     let place = |at: usize| usize::try_from(offsets[at]).expect("offsets do not fall below 0");
-    String::from_utf8_lossy(&values.as_bytes()[place(at)..place(at + 1)]).into_owned()
+    &values.as_bytes()[place(at)..place(at + 1)]
 }
 
-fn number(values: &Values, at: usize, out: &mut String) {
+fn number(values: &Values, at: usize, out: &mut Vec<u8>) {
     let is_none = values.float(at).is_some_and(|float| !float.is_finite());
-    out.push_str(if is_none { "\"" } else { "" });
+    out.extend_from_slice(if is_none { b"\"" } else { b"" });
     number_bare(values, at, out);
-    out.push_str(if is_none { "\"" } else { "" });
+    out.extend_from_slice(if is_none { b"\"" } else { b"" });
 }
 
 /// Adds a number in as few digits as tell it from all others.
-fn number_bare(values: &Values, at: usize, out: &mut String) {
-    let written = match values.float(at) {
+fn number_bare(values: &Values, at: usize, out: &mut Vec<u8>) {
+    written(match values.float(at) {
         Some(f64::INFINITY) => write!(out, "Infinity"),
         Some(f64::NEG_INFINITY) => write!(out, "-Infinity"),
         _ => write!(out, "{}", values.shown(at)),
-    };
-    written.expect("a String takes everything");
+    });
 }
 
 #[cfg(test)]
@@ -164,12 +179,26 @@ mod tests {
             ),
         ];
         for (at, (object_of, line_of)) in lines.into_iter().enumerate() {
-            let (mut told, mut line) = (String::new(), String::new());
+            let (mut told, mut line) = (Vec::new(), Vec::new());
             object(fields, at, &mut told);
+            let told = String::from_utf8(told).unwrap();
             assert_eq!(told, object_of);
             assert!(serde_json::from_str::<serde_json::Value>(&told).is_ok(), "{told}");
             csv(fields.map(|(_, field)| field), at, &mut line);
-            assert_eq!(line, line_of);
+            assert_eq!(String::from_utf8(line).unwrap(), line_of);
         }
+    }
+
+    #[test]
+    fn a_text_that_is_no_utf_8_is_told_from_all_others() {
+        let words = texts(&[0, 2, 5, 9], b"a\xff\xef\xbf\xbd,\xe2\x82\"");
+        let all = |tell: &dyn Fn(usize, &mut Vec<u8>)| {
+            let mut out = Vec::new();
+            (0..3).for_each(|at| tell(at, &mut out));
+            out
+        };
+        assert_eq!(all(&|at, out| csv([&words], at, out)), b"a\xff\n\xef\xbf\xbd\n\",\xe2\x82\"\"\"\n");
+        let json = String::from_utf8(all(&|at, out| json(&words, at, out))).unwrap();
+        assert_eq!(json, "\"a\\udcff\"\"\u{fffd}\"\",\\udce2\\udc82\\\"\"");
     }
 }

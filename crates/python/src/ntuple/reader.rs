@@ -2,7 +2,7 @@
 
 use super::remote::{Said, export_to, root_file};
 use super::{compression, file_options, tree};
-use crate::error::{Error, Result, Wrong};
+use crate::error::{Error, Named, Result, Wrong};
 use crate::own::Own;
 use crate::slot::Slot;
 use crate::watch::{detached, teller};
@@ -339,6 +339,10 @@ impl NtupleReader {
         settings: u32,
         time_s: u64,
     ) -> PyResult<NtupleServer> {
+        if name.split('/').any(|part| [".", ".."].contains(&part)) {
+            let told = format!("nothing is served as {name:?}: clients take the parts . and .. out of a path");
+            return Err(Error::Told(Named(told)).into());
+        }
         let ntuple = self.ntuple(py)?;
         let options = file_options(compression(settings)?, Some(time_s));
         let host = host.parse().or(Err(Error::Argument(Wrong::Host)))?;

@@ -400,7 +400,11 @@ fn answer(place: &mut Place, ask: &Ask) -> Spoken {
     if ask.method == Method::Other {
         return refused("405 Method Not Allowed", "Allow: GET, HEAD\r\n");
     }
-    if ask.path.is_empty() {
+    // Who writes more slashes than one before a name is understood, too, where none is called so.
+    let called = |name: &str| (0_u64..).zip(&state.files).find(|(_, file)| *file.name == *name);
+    let bare = ask.path.trim_start_matches('/');
+    let found = called(&ask.path).or_else(|| called(bare));
+    if found.is_none() && bare.is_empty() {
         let names: String = state.files.iter().map(|file| format!("{}\n", file.name)).collect();
         let head = format!(
             "HTTP/1.1 200 OK\r\nServer: dolmen\r\nConnection: {connection}\r\nContent-Type: text/plain; charset=utf-8\r\n\
@@ -409,7 +413,7 @@ fn answer(place: &mut Place, ask: &Ask) -> Spoken {
         );
         return send(place, (head + if has_body { &names } else { "" }).as_bytes());
     }
-    let Some((number, file)) = (0_u64..).zip(&state.files).find(|(_, file)| *file.name == *ask.path) else {
+    let Some((number, file)) = found else {
         return refused("404 Not Found", "");
     };
     let tag = format!("\"{:016x}\"", state.tag ^ number);

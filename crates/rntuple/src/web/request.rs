@@ -80,13 +80,15 @@ pub(super) fn parse(received: &[u8], bytes_max: usize) -> Result<Option<(usize, 
     let has_body =
         header("content-length").is_some_and(|length| length != "0") || header("transfer-encoding").is_some();
     let is_old = request.version == Some(0);
-    let stays = header("connection").map_or(!is_old, |connection| !connection.eq_ignore_ascii_case("close"));
+    let is_close = |option: &str| option.trim().eq_ignore_ascii_case("close");
+    let stays = list("connection").map_or(!is_old, |options| !options.split(',').any(is_close));
     let target = of_server(request.path.unwrap_or("/"));
     let path = target.split(['?', '#']).next().unwrap_or("/");
     let ask = Ask {
         method,
-        path: decoded(path.trim_start_matches('/')).ok_or("400 Bad Request")?,
-        range: header("range").map(str::to_owned),
+        path: decoded(path.strip_prefix('/').unwrap_or(path)).ok_or("400 Bad Request")?,
+        // Of other methods it means nothing.
+        range: header("range").filter(|_| method == Method::Get).map(str::to_owned),
         if_range: header("if-range").map(str::to_owned),
         if_match: list("if-match"),
         if_none_match: list("if-none-match"),
@@ -116,6 +118,9 @@ fn decoded(text: &str) -> Option<String> {
             continue;
         }
         let (digits, behind) = rest.split_at_checked(2)?;
+        if !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
         bytes.push(u8::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()?);
         rest = behind;
     }
@@ -126,6 +131,11 @@ fn decoded(text: &str) -> Option<String> {
 fn has(tags: &str, tag: &str, weak: bool) -> bool {
     let own = |one: &str| if weak { one.strip_prefix("W/").unwrap_or(one) == tag } else { one == tag };
     tags.split(',').map(str::trim).any(|one| one == "*" || own(one))
+}
+
+/// A position: digits and nothing else.
+fn position(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 /// What of a file of that tag and length is asked for. A header that is none, or asks for parts of another file, asks for all.
@@ -143,6 +153,9 @@ pub(super) fn asked(ask: &Ask, tag: &str, length_bytes: u64) -> Asked {
     let of_unit = ask.range.as_deref().and_then(|range| range.trim().split_once('='));
     let ranges = of_unit.filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes") && !is_for_other);
     let Some((_, ranges)) = ranges else { return Asked::Whole };
+    if ranges.split(',').all(|range| range.trim().is_empty()) {
+        return Asked::Whole;
+    }
     let mut parts = Vec::new();
     for (nth, range) in ranges.split(',').map(str::trim).filter(|range| !range.is_empty()).enumerate() {
         if nth >= RANGES_MAX {
@@ -151,14 +164,14 @@ pub(super) fn asked(ask: &Ask, tag: &str, length_bytes: u64) -> Asked {
         let Some((first, last)) = range.split_once('-') else { return Asked::Whole };
         let (first, last) = (first.trim(), last.trim());
         let part = if first.is_empty() {
-            let Ok(count) = last.parse::<u64>() else { return Asked::Whole };
+            let Some(count) = position(last) else { return Asked::Whole };
             Part { first: length_bytes.saturating_sub(count), end: length_bytes }
         } else {
-            let Ok(first) = first.parse::<u64>() else { return Asked::Whole };
+            let Some(first) = position(first) else { return Asked::Whole };
             let end = if last.is_empty() {
                 length_bytes
             } else {
-                let Ok(last) = last.parse::<u64>() else { return Asked::Whole };
+                let Some(last) = position(last) else { return Asked::Whole };
                 if last < first {
                     return Asked::Whole;
                 }
@@ -204,9 +217,28 @@ mod tests {
         for none in ["bytes=100-", "bytes=-0", "bytes=200-300"] {
             assert_eq!(of(none), Asked::Unsatisfiable, "{none}");
         }
-        for whole in ["bytes=5-4", "bytes=a-b", "lines=1-2", "bytes=1", "bytes=0-99,0-99", "bytes=1-x"] {
+        let not = ["bytes=5-4", "bytes=a-b", "lines=1-2", "bytes=1", "bytes=1-x", "bytes=", "bytes=,", "bytes=+0-+1"];
+        for whole in not.into_iter().chain(["bytes=0-99,0-99"]) {
             assert_eq!(of(whole), Asked::Whole, "{whole}");
         }
+        let (_, head) = parse(b"HEAD /a HTTP/1.1\r\nRange: bytes=0-0\r\n\r\n", 1000).unwrap().unwrap();
+        assert_eq!(asked(&head, "\"t\"", 100), Asked::Whole, "of GET alone");
+    }
+
+    #[test]
+    fn a_path_is_what_comes_behind_one_slash() {
+        let path = |target: &str| {
+            let head = format!("GET {target} HTTP/1.1\r\nConnection: keep-alive, Close\r\n\r\n");
+            parse(head.as_bytes(), 1000).map(|parsed| {
+                let (_, ask) = parsed.unwrap();
+                assert!(ask.is_last);
+                ask.path
+            })
+        };
+        assert_eq!(path("/a%20b").unwrap(), "a b");
+        assert_eq!(path("//data/a").unwrap(), "/data/a");
+        assert_eq!(path("http://h:1//data/a?x").unwrap(), "/data/a");
+        assert_eq!(path("/a%+5").err(), Some("400 Bad Request"));
     }
 
     #[test]
