@@ -1,5 +1,9 @@
 """Ntuples in files of ROOT that uproot and ROOT write here, and what they read of files that are written here."""
 
+import collections
+import datetime
+import decimal
+import fractions
 import os
 import pathlib
 import re
@@ -518,6 +522,13 @@ def test_an_estimate_tells_what_a_reading_takes(tmp_path):
     assert ntuple.estimate(["f64"]).money_reading == pytest.approx(told.clusters * 4e-7)
 
 
+def itself():
+    """A list that has itself."""
+    made = [[]]
+    made[0].append(made)
+    return made
+
+
 #: Values that no field has as they are, and what is said of them.
 REFUSED = {
     "masked": (lambda: np.ma.array([1, 2], mask=[0, 1]), "missing"),
@@ -532,17 +543,69 @@ REFUSED = {
     "null": (lambda: pa.array([1, None]), "missing"),
     "none": (lambda: [1, None], "missing"),
     "none in lists": (lambda: [[1], [None, 2]], "missing"),
+    "none in records": (lambda: [{"a": 1}, {"a": None}], "'a' of its records.*missing"),
+    "none in a tuple": (lambda: [(1, None)], "missing"),
+    "not in all records": (lambda: [{"a": 1}, {"a": 1, "b": 2}], "missing.*not all of its records have 'b'"),
+    "NA first": (lambda: [pandas.NA, 1], "missing; fill them"),
+    "NA": (lambda: [1, pandas.NA], "missing; fill them"),
+    "NA in lists": (lambda: [["a"], [pandas.NA]], "missing; fill them"),
+    "NA in records": (lambda: [{"a": 1}, {"a": pandas.NA}], "missing; fill them"),
+    "NA in objects": (lambda: np.array([1, pandas.NA], object), "missing; fill them"),
+    "NaT": (lambda: [pandas.NaT], "missing; fill them"),
+    "NaT in records of pandas": (lambda: pandas.Series([{"a": pandas.NaT}]), "missing; fill them"),
+    "masked of lists": (lambda: [[1], [np.ma.masked]], "missing"),
+    "masked of a record": (lambda: [{"a": np.ma.masked}], "missing"),
+    "masked in a record": (lambda: [{"a": np.ma.array([1], mask=[1])}], "missing"),
+    "masked of lists of texts": (lambda: [["a", np.ma.masked]], "missing"),
+    "none of texts": (lambda: np.array([["a", None]], object), "missing"),
+    "nulls in a list": (lambda: [pa.array([1, None]), pa.array([2])], "missing"),
+    "a null": (lambda: [pa.scalar(1), pa.scalar(None)], "missing"),
     "large": (lambda: [2**70, 1], "64 bits"),
+    "too large below": (lambda: [-(2**63) - 1], "64 bits"),
+    "too large in objects": (lambda: np.array([2**64, 1], object), "64 bits"),
     "large and negative": (lambda: [2**63, -1], "rounded"),
+    "large and negative in objects": (lambda: np.array([2**63, -1], object), "rounded"),
+    "large and negative in arrays": (lambda: [np.array([2**63], "u8"), np.array([-1])], "rounded"),
     "large beside a float": (lambda: [2**53 + 1, 0.5], "rounded"),
-    "large in lists": (lambda: [[2**63, 1], [1]], "64 bits"),
+    "large without a sign beside a float": (lambda: [np.uint64(2**63 + 1), 0.5], "rounded"),
+    "large in lists": (lambda: [[2**64, 1], [1]], "64 bits"),
+    "large in records": (lambda: [{"a": [2**64]}], "'a' of its records.*64 bits"),
     "large beside a float in lists": (lambda: [[2**53 + 1, 0.5], [1]], "rounded"),
+    "large beside a float in arrays": (lambda: [np.array([2**53 + 1]), np.array([0.5])], "rounded"),
+    "large beside a float in a deque": (lambda: collections.deque([2**53 + 1, 0.5]), "rounded"),
+    "large beside a float in a tuple": (lambda: [(2**53 + 1, 0.5)], "rounded"),
+    "large beside a float in tuples": (lambda: [(2**53 + 1, [1]), (0.5, [])], "'_0' of its records.*rounded"),
+    "large beside a float in records": (lambda: [{"a": 2**53 + 1}, {"a": 2.5}], "'a' of its records.*rounded"),
+    "large beside a float in lists of records": (lambda: [[{"a": 2**53 + 1}], [{"a": 2.5}]], "rounded"),
+    "large beside a float in records of lists": (lambda: [{"a": [2**53 + 1]}, {"a": [2.5]}], "rounded"),
+    "large beside a float in pandas": (lambda: pandas.Series([{"a": 2**62 + 1}, {"a": 2.5}]), "rounded"),
+    "texts and bytes": (lambda: ["a", b"\xff"], "texts and bytes.*encode.*decode"),
+    "bytes and texts": (lambda: [b"\xff", "a"], "texts and bytes"),
+    "bytes and texts in objects": (lambda: np.array([b"b", "a"], object), "texts and bytes"),
+    "texts and bytes in lists": (lambda: [["a"], [b"b"]], "texts and bytes"),
+    "bytes and texts in lists": (lambda: [[b"b", "a"], []], "texts and bytes"),
+    "texts and bytes in records": (lambda: [{"a": ["a"]}, {"a": [b"b"]}], "'a' of its records.*texts and bytes"),
+    "numbers and bytes": (lambda: [1, b"a"], r"several types \(one of std::int64_t, std::vector<std::uint8_t>\)"),
+    "bytes and numbers in lists": (lambda: [[b"a"], [1]], "several types"),
     "text": (lambda: "abc", "single value"),
+    "record of awkward": (lambda: ak.Array([{"a": 1}])[0], r"single value \(Record\)"),
+    "a missing value": (lambda: pandas.NA, "single value"),
+    "a time": (lambda: pandas.Timestamp("2026-01-01"), "single value"),
     "number": (lambda: 5, "single value"),
     "scalar": (lambda: pa.scalar(5), "no array"),
     "set": (lambda: {1, 2}, "single value"),
     "surrogate": (lambda: ["a", "\udcff"], "UTF-8"),
-    "object": (lambda: [object(), 1], "object"),
+    "surrogate in records": (lambda: [{"a": "\udcff"}], "'a' of its records.*UTF-8"),
+    "object": (lambda: [object(), 1], "no field has values of object"),
+    "decimal": (lambda: [[decimal.Decimal("1.5")], [1]], r"values of Decimal; have whole numbers, or floats \(float\)"),
+    "fraction": (lambda: [{"a": fractions.Fraction(1, 3)}], "values of Fraction; have whole numbers"),
+    "complex": (lambda: [1j, 1], "values of complex; have their real and imaginary parts"),
+    "date": (lambda: [{"a": datetime.date(2026, 1, 1)}], "values of date; have numbers"),
+    "date of numpy": (lambda: [[np.datetime64("2026-01-01", "ns")], []], "values of datetime64; have numbers"),
+    "dates of numpy": (lambda: [np.array(["2026-01-01"], "M8[ns]"), np.array([1])], "values of datetime64"),
+    "number as a name": (lambda: [{1: 2}], "names.*not 1"),
+    "tuples that are not equally long": (lambda: [(1, [2]), (3,)], "tuples"),
+    "itself": (itself, "deep, or have themselves"),
     "table in a field": (lambda: pa.table({"a": [1]}), "no array"),
     "numbers and texts": (lambda: np.array([1, "a"], object), r"several types \(one of std::int64_t, std::string\).*ak.Array"),
     "numbers and texts in a list": (lambda: [1, "a"], "several types"),
@@ -550,7 +613,13 @@ REFUSED = {
     "numbers and texts in pandas": (lambda: pandas.Series([1, "a"]), "several types"),
     "numbers and texts in records": (lambda: [{"a": 1}, {"a": "b"}], "several types"),
     "numbers and lists": (lambda: [1, [2]], "several types"),
+    "numbers and texts deep in records": (lambda: [{"a": {"b": [1, "x"]}}], r"'b' of its records\): .*several types \(std::vector<one of"),
     "truths and numbers": (lambda: np.array([True, 2], object), "several types"),
+    "truths and numbers in a list": (lambda: [True, 2], r"several types \(one of bool, std::int64_t\)"),
+    "numbers and truths": (lambda: [2.5, np.True_], "several types"),
+    "truths and numbers in lists": (lambda: [[True], [2]], "several types"),
+    "truths and numbers in arrays": (lambda: [np.array([True]), np.array([2])], "several types"),
+    "truths and numbers in records": (lambda: [{"a": True}, {"a": 2}], "several types"),
 }
 
 
@@ -578,6 +647,27 @@ TAKEN = {
     "texts": (lambda: np.array([["a", "b"], ["c", "dd"]]), [["a", "b"], ["c", "dd"]]),
     "numbers and texts of awkward": (lambda: ak.Array([1, "a"]), [1, "a"]),
     "large": (lambda: [2**63, 1], [2**63, 1]),
+    "large in objects": (lambda: np.array([2**64 - 1, 1], object), [2**64 - 1, 1]),
+    "large in pandas": (lambda: pandas.Series([2**63, 1], dtype=object), [2**63, 1]),
+    "large in lists": (lambda: [[2**63, 1], [2]], [[2**63, 1], [2]]),
+    "large in lists of two lengths": (lambda: [[2**63, 1], [2**63]], [[2**63, 1], [2**63]]),
+    "large in arrays": (lambda: [np.array([2**63], "u8"), np.array([1])], [[2**63], [1]]),
+    "large in records": (lambda: [{"a": 2**63}, {"a": 1}], [{"a": 2**63}, {"a": 1}]),
+    "large scalars in records": (lambda: [{"a": np.uint64(5)}, {"a": np.uint64(2**64 - 1)}], [{"a": 5}, {"a": 2**64 - 1}]),
+    "scalars without a sign": (lambda: [np.uint64(5), -3], [5, -3]),
+    "large floats in records": (lambda: [{"a": 2**60}, {"a": 0.5}], [{"a": 2.0**60}, {"a": 0.5}]),
+    "tuples": (lambda: [(2**53 + 1, [0.5]), (2, [])], ak.Array([(2**53 + 1, [0.5]), (2, [])])),
+    "tuples of one kind": (lambda: [(1, 2), (3, 4)], [[1, 2], [3, 4]]),
+    "bytes": (lambda: [{"a": b"ab"}, {"a": bytearray(b"\xff")}], [{"a": [97, 98]}, {"a": [255]}]),
+    "arrays of records": (lambda: [np.array([(1, 0.5)], "i4,f4"), np.array([], "i4,f4")], [[{"f0": 1, "f1": 0.5}], []]),
+    "texts in records of numpy": (lambda: np.array([(1, "ab", "c")], "i4,O,U4"), [{"f0": 1, "f1": "ab", "f2": "c"}]),
+    "numbers of several types": (lambda: [np.array([1], "i2"), np.array([2**40]), np.array([])], [[1], [2**40], []]),
+    "scalars of Arrow": (lambda: [pa.scalar(5), pa.scalar(6)], [5, 6]),
+    "arrays of Arrow": (lambda: [pa.array([1]), pa.array([2, 3])], [[1], [2, 3]]),
+    "records of awkward": (lambda: [ak.Record({"a": 1}), ak.Record({"a": 2})], [{"a": 1}, {"a": 2}]),
+    "an index of pandas": (lambda: pandas.MultiIndex.from_tuples([(1, "a"), (2, "b")]), ak.Array([(1, "a"), (2, "b")])),
+    "a deque": (lambda: collections.deque([1, 2]), [1, 2]),
+    "many": (lambda: [{"n": at, "of": [at / 2] * (at % 3)} for at in range(100_000)], [{"n": at, "of": [at / 2] * (at % 3)} for at in range(100_000)]),
     "large floats": (lambda: [2**60, 0.5], [2.0**60, 0.5]),
 }
 
@@ -586,11 +676,50 @@ TAKEN = {
 def test_values_of_many_kinds_are_stored_as_they_are(tmp_path, kind):
     make, wanted = TAKEN[kind]
     path = tmp_path / "made.root"
-    rntuple.write_root(path, "events", {"field": make(), "other": [7, 8]})
+    rntuple.write_root(path, "events", {"field": make(), "other": np.arange(len(wanted))})
     assert same(rntuple.open(path)["field"], wanted)
-    assert ak.to_list(rntuple.open(path)["other"]) == [7, 8]
+    assert ak.to_list(rntuple.open(path)["other"]) == list(range(len(wanted)))
     if kind in ("arrays", "empty lists"):
         assert rntuple.open(path).field("field").type == "std::vector<float>"
+
+
+def test_numbers_have_one_type_wherever_they_are(tmp_path):
+    path = tmp_path / "made.root"
+    for numbers, wanted in (
+        ([1, 2], "std::int64_t"),
+        ([1, 2.5], "double"),
+        ([2**63, 0], "std::uint64_t"),
+        ([np.float32(1), np.float32(2.5)], "float"),
+        ([np.uint8(1), np.int8(-1)], "std::int16_t"),
+        ([np.uint64(1), -1], "std::int64_t"),
+        ([True, False], "bool"),
+        ([np.True_, False], "bool"),
+    ):
+        values = {
+            "flat": numbers,
+            "objects": np.array(numbers, object),
+            "pandas": pandas.Series(numbers, dtype=object),
+            "lists": [numbers, []],
+            "even": [numbers, numbers],
+            "records": [{"a": one} for one in numbers],
+            "deep": [[{"a": [one]}] for one in numbers],
+            "tuples": [{"a": (one,)} for one in numbers],
+        }
+        for name, value in values.items():
+            rntuple.write_root(path, "events", {"field": value})
+            assert rntuple.open(path)._all[-1].type == wanted, (name, wanted)
+
+
+class Behaving(ak.Array):
+    """As packages of vectors have arrays of their own."""
+
+
+def test_arrays_of_types_that_are_made_of_those_of_awkward_are_taken_as_such(tmp_path):
+    path, value = tmp_path / "made.root", Behaving([[{"a": 1}], []])
+    rntuple.write_root(path, "events", {"field": value})
+    assert rntuple.open(path)["field"].to_list() == [[{"a": 1}], []]
+    rntuple.write_root(path, "events", Behaving([{"a": 1}]))
+    assert rntuple.open(path)["a"].tolist() == [1]
 
 
 def test_what_has_no_fields_is_refused_with_what_is_taken(tmp_path):

@@ -5,12 +5,17 @@ Between here and the extension module an array is a tree of tuples with memory a
 ``("record", length, [(name, content), ...])``, ``("variant", tags, index, [content, ...])``.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import datetime
+import numbers
+from collections import UserList, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from dolmen.errors import Error, Invalid
+from dolmen.errors import Invalid
 
 #: An array as the extension module has it.
 Tree = tuple[Any, ...]
@@ -402,50 +407,38 @@ def _arrow_variant(field: Field, tree: Tree) -> Any:
 
 
 def tree_of(value: Any, what: str) -> Tree:
-    """The tree of an array of numpy, awkward or Arrow, or of anything that numpy or awkward make one of; ``what`` it is, for errors."""
-    module = type(value).__module__.split(".")[0]
-    if module == "awkward":
+    """The tree of an array of numpy, awkward or Arrow, of lists, or of anything that numpy makes an array of; ``what`` it is, for errors."""
+    package = _package_of(type(value))
+    if package == "awkward" and not _is_record(value):
         return _of_awkward(_packed(value), what)
-    if module == "pyarrow":
+    if package == "pyarrow":
         return _of_arrow(value, what)
-    if module == "pandas":
+    if package == "pandas" and hasattr(value, "isna"):
         return _of_pandas(value, what)
     if isinstance(value, np.ndarray):
         array = _unmasked(value, what)
+    elif isinstance(value, list | tuple | deque | UserList):
+        return _of_list(list(value), what)
     else:
-        listed = isinstance(value, list | tuple)
-        if listed and any(isinstance(one, np.ma.MaskedArray) for one in value):
-            value = [_unmasked(one, what) for one in value]
         try:
-            array = np.asarray(value)
+            array = np.asarray(value) if not package else np.empty((), object)
         except (ValueError, TypeError, OverflowError) as error:
-            if not listed:
-                raise _invalid(f"{what}: a {type(value).__name__} is no array: {error}") from None
-            return _of_objects(value, what)
-        if listed and array.ndim > 1 and not array.size and len(array):
-            # Lists that are all empty are lists still.
-            return _of_objects(value, what)
-        if listed:
-            array = _lossless(value, array, what)
-        if listed and array.ndim > 1 and (array.dtype != object or all(isinstance(one, str) for one in array.flat)):
-            return _as_lists(array, what)
+            raise _invalid(f"{what}: a {type(value).__name__} is no array: {error}") from None
     if array.ndim == 0:
         raise _invalid(f"{what}: a single value ({type(value).__name__}) is no array of entries")
-    if array.shape == (0,) and (array.dtype == object or isinstance(value, list | tuple)):
-        return _UNKNOWN
-    if array.dtype.kind in "UT" or (array.dtype == object and all(isinstance(one, str) for one in array.ravel())):
-        return _of_text_array(array, what)
-    if array.dtype == object or array.dtype.kind == "S":
-        return _of_objects(array.tolist(), what)
     return _of_numpy(array, what)
 
 
-def _as_lists(array: np.ndarray[Any, Any], what: str) -> Tree:
-    """Lists that happen to be of one length are lists, and become no arrays by that."""
-    tree = tree_of(array.reshape(-1), what)
-    for count in reversed(array.shape[1:]):
-        tree = ("lists", "items", np.arange(length(tree) // count + 1, dtype="i8") * count, tree)
-    return tree
+def _package_of(kind: type) -> str | None:
+    """Which package a type is of whose arrays are taken as they are, or else what it is made of."""
+    roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
+    return next((root for root in roots if root in ("awkward", "pyarrow", "pandas")), None)
+
+
+def _is_record(value: Any) -> bool:
+    import awkward as ak
+
+    return isinstance(value, ak.Record)
 
 
 def _unmasked(value: Any, what: str) -> Any:
@@ -467,61 +460,28 @@ def _parts_of_mask(mask: np.ndarray[Any, Any]) -> Iterator[bool]:
         yield bool(mask.any())
 
 
-def _missing(what: str, remedy: str) -> Invalid:
-    return _invalid(f"{what}: some values are missing; {remedy} or have lists of none or one")
-
-
-def _lossless(value: Any, array: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, Any]:
-    """What numpy makes of a list, unless that changes its values: then objects, or whole numbers of 64 bits without a sign."""
-    if array.dtype.kind not in "fUS":
-        return array
-    objects = np.asarray(value, dtype=object)
-    if array.dtype.kind in "US":
-        # Texts of numpy have no zeros at their ends, nor is a number one.
-        return objects
-    whole = [int(one) for one in objects.ravel() if isinstance(one, int | np.integer)]
-    if not any(abs(one) > 2**53 for one in whole):
-        return array
-    if len(whole) == objects.size and min(whole) >= 0 and max(whole) < 2**64:
-        return np.asarray(value, dtype="u8")
-    if len(whole) == objects.size or any(abs(one) > 2**64 or int(float(one)) != one for one in whole):
-        raise _invalid(f"{what}: no type holds all of its whole numbers; some would be rounded")
-    return array
+def _missing(what: str, remedy: str = "fill them", why: str = "") -> Invalid:
+    return _invalid(f"{what}: some values are missing{why}; {remedy} or have lists of none or one")
 
 
 def _of_pandas(value: Any, what: str) -> Tree:
     """Of a column or an index; NaN is a number where the type is one of numbers of numpy, and else a value that is missing."""
     plain = isinstance(getattr(value, "dtype", None), np.dtype) and value.dtype != object
-    if not plain and np.any(value.isna()):
+    # Of an index of several levels pandas does not say what is missing: that is in its tuples.
+    if not plain and not any(base.__name__ == "MultiIndex" for base in type(value).__mro__) and np.any(value.isna()):
         raise _missing(what, "fill them (fillna)")
     return tree_of(value.to_numpy(), what)
 
 
-def _of_objects(values: list[Any] | tuple[Any, ...], what: str) -> Tree:
-    """Of arrays and lists within a list, and whatever else awkward takes."""
-    if values and all(isinstance(one, np.ndarray) and one.ndim and one.dtype.kind in "biuf" for one in values):
-        arrays = [_unmasked(one, what) for one in values]
-        if len({(one.dtype, one.shape[1:]) for one in arrays}) == 1:
-            offsets = np.zeros(len(arrays) + 1, "i8")
-            np.cumsum([len(one) for one in arrays], out=offsets[1:])
-            return ("lists", "items", offsets, _of_numpy(np.concatenate(arrays), what))
+def _of_list(values: list[Any], what: str, has_tuples: bool = False) -> Tree:
+    """Of whatever lists have. Tuples are lists where numpy makes one array of all, unless it is said that they stay what they are."""
     try:
-        import awkward as ak
-    except ImportError:
-        raise _invalid(f"{what}: what is not flat needs the package awkward") from None
-    large = [int(one) for one in _flat(values) if isinstance(one, int | np.integer) and abs(int(one)) > 2**53]
-    if any(not -(2**63) <= one < 2**63 for one in large):
-        raise _invalid(f"{what}: some of its whole numbers fit no type of 64 bits")
-    if any(int(float(one)) != one for one in large) and any(isinstance(one, float | np.floating) for one in _flat(values)):
-        raise _invalid(f"{what}: no type holds all of its whole numbers; some would be rounded")
-    try:
-        tree = _of_awkward(_packed(ak.from_iter(values)), what)
-    except Error:
-        raise
-    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        told = str(error).strip().partition("\n")[0]
-        kinds = ", ".join(sorted({type(one).__name__ for one in values})[:5])
-        raise _invalid(f"{what}: no array can be made of these values ({kinds}): {told}") from None
+        return _of_one_type(_of_values(values, what, cache(lambda: not has_tuples and _is_even(values))), what)
+    except RecursionError:
+        raise _invalid(f"{what}: its lists are too deep, or have themselves") from None
+
+
+def _of_one_type(tree: Tree, what: str) -> Tree:
     if _has_alternatives(tree):
         # What is a mistake far more often than a field of several types is one only where that is said.
         raise _invalid(
@@ -531,6 +491,222 @@ def _of_objects(values: list[Any] | tuple[Any, ...], what: str) -> Tree:
     return tree
 
 
+def _is_even(values: list[Any]) -> bool:
+    """Whether lists and tuples are equally long everywhere, and as deep."""
+    for _ in range(64):
+        types = set(map(type, values))
+        deep = {one for one in types if issubclass(one, Sequence | np.ndarray) and not issubclass(one, str | bytes | bytearray)}
+        if not deep:
+            return True
+        has_scalars = deep != types or (np.ndarray in deep and any(isinstance(one, np.ndarray) and one.ndim == 0 for one in values))
+        if has_scalars or len(set(map(len, values))) > 1:
+            return False
+        values = list(chain.from_iterable(values))
+    return False
+
+
+#: What values are, by their types; the first that fits.
+_KINDS: tuple[tuple[Any, str], ...] = (
+    ((type(None), type(np.ma.masked)), "missing"),
+    ((bool, np.bool_), "truth"),
+    ((np.datetime64, np.timedelta64), "none"),
+    ((int, np.integer), "whole"),
+    ((float, np.floating), "float"),
+    (str, "text"),
+    ((bytes, bytearray), "bytes"),
+    (Mapping, "record"),
+    (tuple, "tuple"),
+    (list, "list"),
+    (np.ndarray, "array"),
+)
+
+
+def _kind_of(type_: type) -> str:
+    """What values of a type are: "none" if no field has such, "other" what is first to be made something else."""
+    if type_.__name__ in ("NAType", "NaTType") and _package_of(type_) == "pandas":
+        return "missing"
+    found = next((kind for types, kind in _KINDS if issubclass(type_, types)), None)
+    if found:
+        return found
+    is_other = issubclass(type_, Iterable | np.void) or any(hasattr(type_, name) for name in ("__array__", "as_py", "to_list"))
+    return "other" if is_other and not issubclass(type_, np.generic) or issubclass(type_, np.void) else "none"
+
+
+def _of_values(values: list[Any], what: str, tuples_are_lists: Callable[[], bool]) -> Tree:
+    """Of values that are in the same place, each of which is looked at alike, wherever that is: it is the values that say of what type they are,
+    and none of them becomes another by that. Where they are of several, the tree says of which, and has nothing else.
+    """
+    if not values:
+        return _UNKNOWN
+    kinds = {type_: _kind_of(type_) for type_ in dict.fromkeys(map(type, values))}
+    if "array" in kinds.values():
+        values = [_unmasked(one, what) if kinds[type(one)] == "array" else one for one in values]
+        if len(set(kinds.values())) == 1 and (tree := _of_array_list(values, what)):
+            return tree
+    if {"array", "other"} & set(kinds.values()):
+        plain = [_plain(one, what) if kinds[type(one)] in ("array", "other") else one for one in values]
+        return _of_values(plain, what, tuples_are_lists)
+    found = dict.fromkeys(kinds.values())
+    if "missing" in found:
+        raise _missing(what)
+    if "none" in found:
+        raise _no_such(next(type_ for type_, kind in kinds.items() if kind == "none"), what)
+    if "text" in found and "bytes" in found:
+        raise _invalid(f"{what}: texts and bytes are mixed in it; have one of them: .encode() makes bytes of a text, .decode() a text of bytes")
+    if "tuple" in found and tuples_are_lists():
+        found = {"list": None}
+    if found.keys() <= {"whole", "float"}:
+        return _of_numpy(_numbers(values, "float" in found, what), what)
+    if len(found) == 1:
+        return _of_kind(next(iter(found)), values, what, tuples_are_lists)
+    apart: dict[str, list[Any]] = {}
+    for one in values:
+        kind = kinds[type(one)]
+        apart.setdefault("number" if kind in ("whole", "float") else kind, []).append(one)
+    return ("variant", b"", b"", [_of_values(some, what, tuples_are_lists) for some in apart.values()])
+
+
+def _of_kind(kind: str, values: list[Any], what: str, tuples_are_lists: Callable[[], bool]) -> Tree:
+    """Of values of one kind that is none of numbers."""
+    if kind == "truth":
+        return _of_numpy(np.asarray(values, bool), what)
+    if kind == "text":
+        return _of_encoded(values, what)
+    if kind == "bytes":
+        return ("lists", "items", *_of_texts(values)[2:])
+    if kind == "list":
+        content = _of_values(list(chain.from_iterable(values)), what, tuples_are_lists)
+        return ("lists", "items", _offsets(values), content)
+    if kind == "tuple":
+        if len(set(map(len, values))) > 1:
+            raise _invalid(f"{what}: its tuples have not all as many members; give lists")
+        members = [(f"_{at}", at) for at in range(len(values[0]))]
+    else:
+        members = _members(values, what)
+    parts = []
+    for name, key in members:
+        of = f"{what} ({name!r} of its records)"
+        parts.append((name, _of_one_type(_of_values([one[key] for one in values], of, lambda: False), of)))
+    return ("record", len(values), parts)
+
+
+def _members(values: list[Mapping[Any, Any]], what: str) -> list[tuple[str, Any]]:
+    """Names and keys of what records have, all of them."""
+    keys = values[0].keys()
+    for one in values:
+        if one.keys() != keys:
+            name = next(key for key in [*keys, *one] if key not in keys or key not in one)
+            raise _missing(what, why=f" (not all of its records have {name!r})")
+    for key in keys:
+        if not isinstance(key, str):
+            raise _invalid(f"{what}: members of records have names, which are texts, and not {key!r}")
+    return [(utf8("name of a field", key), key) for key in keys]
+
+
+def _offsets(values: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Where each of some lists begins, if they are one behind the other, and where the last ends."""
+    offsets = np.zeros(len(values) + 1, "i8")
+    np.cumsum(np.fromiter(map(len, values), "i8", len(values)), out=offsets[1:])
+    return offsets
+
+
+def _rounded(what: str) -> Invalid:
+    return _invalid(f"{what}: no type holds all of its whole numbers; some would be rounded")
+
+
+def _numbers(values: list[Any], has_floats: bool, what: str) -> np.ndarray[Any, Any]:
+    """What numpy makes of numbers, none of which becomes another; of whole numbers that need it such of 64 bits without a sign."""
+    array = np.asarray(values)
+    if array.dtype.kind in ("f" if has_floats else "iu"):
+        # Of floats shorter than 64 bits numpy makes whole numbers only that they hold; what is rounded is no less than the first that may be.
+        if not has_floats or array.dtype.itemsize < 8 or not (np.abs(array) >= 2**53).any():
+            return array
+    whole = [int(one) for one in values if isinstance(one, int | np.integer)]
+    if has_floats:
+        if any(abs(one) > 2**64 or int(float(one)) != one for one in whole):
+            raise _rounded(what)
+        return np.asarray(values, "f8") if array.dtype == object else array
+    low, high = min(whole), max(whole)
+    if low < -(2**63) or high >= 2**64:
+        raise _invalid(f"{what}: some of its whole numbers fit no type of 64 bits")
+    if low < 0 and high >= 2**63:
+        raise _rounded(what)
+    return np.asarray(whole, "i8" if high < 2**63 else "u8")
+
+
+def _of_array_list(arrays: list[np.ndarray[Any, Any]], what: str) -> Tree | None:
+    """Of arrays of numpy, if all are of numbers or all of the same records; none if they are to be looked at one value after the other."""
+    dtypes = {one.dtype for one in arrays}
+    if any(one.ndim == 0 for one in arrays) or len({one.shape[1:] for one in arrays}) > 1:
+        return None
+    if len(dtypes) > 1:
+        # What has no values says nothing about them.
+        dtypes = {one.dtype for one in arrays if one.size}
+        if not dtypes or (len(dtypes) > 1 and any(dtype.kind not in "iuf" for dtype in dtypes)):
+            return None
+    if any(dtype.kind not in "biuf" and not dtype.names for dtype in dtypes):
+        return None
+    offsets = _offsets(arrays)
+    if len(dtypes) > 1:
+        arrays = _of_one_dtype([one for one in arrays if one.size], dtypes, what)
+    elif any(one.size for one in arrays):
+        arrays = [one for one in arrays if one.size]
+    return ("lists", "items", offsets, _of_numpy(np.concatenate(arrays), what))
+
+
+def _of_one_dtype(arrays: list[Any], dtypes: set[Any], what: str) -> list[Any]:
+    """Arrays of numbers of several types as numpy puts them together, or as such of one type where that would round some."""
+    wanted = np.result_type(*dtypes)
+    if wanted.kind in "iu" or all(dtype.kind == "f" for dtype in dtypes):
+        return arrays
+    if wanted.kind == "f" and all(dtype.kind in "iu" for dtype in dtypes):
+        wanted = np.dtype("i8" if any(one.min() < 0 for one in arrays) else "u8")
+    made = [_kept(one, f"{wanted.kind}{wanted.itemsize}") for one in arrays]
+    if any(one is None for one in made):
+        raise _rounded(what)
+    return made
+
+
+def _plain(one: Any, what: str) -> Any:
+    """What has values as lists, records and numbers, or as an array of numpy."""
+    if isinstance(one, np.ndarray):
+        if one.ndim == 0:
+            return one[()]
+        # Dates would be whole numbers.
+        return list(one) if one.dtype.kind in "mMV" else one.tolist()
+    if isinstance(one, np.void) and one.dtype.names:
+        return {name: one[name] for name in one.dtype.names}
+    if hasattr(one, "as_py"):
+        return one.as_py()
+    package = _package_of(type(one))
+    if package == "awkward" and hasattr(one, "to_list"):
+        return np.asarray(one) if not _is_record(one) and one.layout.is_numpy else one.to_list()
+    if package == "pyarrow" and hasattr(one, "to_pylist"):
+        array = np.asarray(one) if getattr(one, "null_count", 1) == 0 else None
+        return array if array is not None and array.dtype.kind in "biuf" else one.to_pylist()
+    if isinstance(one, memoryview):
+        return np.asarray(one)
+    if hasattr(one, "__array__") and not isinstance(one, np.void):
+        array = np.asarray(one)
+        if array.ndim or array.dtype != object:
+            return array
+    elif isinstance(one, Iterable) and not isinstance(one, np.void):
+        return list(one)
+    raise _no_such(type(one), what)
+
+
+def _no_such(type_: type, what: str) -> Invalid:
+    """Of values of a type that no field has, with what they may be instead."""
+    remedy = ""
+    if issubclass(type_, complex | np.complexfloating):
+        remedy = "; have their real and imaginary parts"
+    elif issubclass(type_, datetime.date | datetime.time | datetime.timedelta | np.datetime64 | np.timedelta64):
+        remedy = "; have numbers, as of seconds"
+    elif issubclass(type_, numbers.Number):
+        remedy = "; have whole numbers, or floats (float), which are rounded"
+    return _invalid(f"{what}: no field has values of {type_.__name__}{remedy}")
+
+
 def _has_alternatives(tree: Tree) -> bool:
     """Whether something in it is of one of several types."""
     if tree[0] == "record":
@@ -538,24 +714,22 @@ def _has_alternatives(tree: Tree) -> bool:
     return tree[0] == "variant" or (tree[0] in ("lists", "repeated") and _has_alternatives(tree[3]))
 
 
-def _flat(values: Any) -> Iterator[Any]:
-    """What lists within lists have."""
-    for one in values:
-        if isinstance(one, list):
-            yield from _flat(one)
-        else:
-            yield one
-
-
 def _of_text_array(array: np.ndarray[Any, Any], what: str) -> Tree:
     if array.ndim > 1:
         count = array.shape[1]
         flat = array.reshape((len(array) * count,) + array.shape[2:])
         return ("repeated", count, len(array), _of_text_array(flat, what))
+    texts = array.tolist()
+    if not all(issubclass(type_, str) for type_ in set(map(type, texts))):
+        raise _missing(what)
+    return _of_encoded(texts, what)
+
+
+def _of_encoded(texts: list[str], what: str) -> Tree:
     try:
-        return _of_texts([text.encode() for text in array.tolist()])
-    except (UnicodeEncodeError, AttributeError):
-        raise _invalid(f"{what}: some values are missing, or no texts that UTF-8 has") from None
+        return _of_texts([text.encode() for text in texts])
+    except UnicodeEncodeError:
+        raise _invalid(f"{what}: some of its texts have characters that UTF-8 does not have") from None
 
 
 def _of_texts(encoded: Sequence[bytes]) -> Tree:
@@ -570,6 +744,11 @@ def _of_numpy(array: np.ndarray[Any, Any], what: str) -> Tree:
     if array.dtype.names:
         fields = [(utf8("name of a field", name), _of_numpy(array[name], what)) for name in array.dtype.names]
         return ("record", len(array), fields)
+    is_object = array.dtype == object
+    if array.dtype.kind in "UT" or (is_object and array.ndim > 1 and array.size and all(isinstance(one, str) for one in array.ravel())):
+        return _of_text_array(array, what)
+    if is_object or array.dtype.kind == "S":
+        return _of_list(array.tolist(), what, has_tuples=True)
     if array.ndim > 1:
         count = array.shape[1]
         flat = np.ascontiguousarray(array).reshape((len(array) * count,) + array.shape[2:])
@@ -855,9 +1034,9 @@ def fields_of(
 
 def _columns_of(data: Any) -> list[tuple[str, Any]]:
     kind = type(data).__name__
-    module = type(data).__module__.split(".")[0]
+    module = _package_of(type(data))
     if module == "awkward":
-        if not data.fields or kind == "Record":
+        if _is_record(data) or not data.fields:
             raise _invalid("an array of records is needed: its fields are those of the ntuple")
         return [(name, data[name]) for name in data.fields]
     if module == "pyarrow":
