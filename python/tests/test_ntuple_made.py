@@ -522,6 +522,14 @@ def test_an_estimate_tells_what_a_reading_takes(tmp_path):
     assert ntuple.estimate(["f64"]).money_reading == pytest.approx(told.clusters * 4e-7)
 
 
+def deep(count):
+    """An entry of lists within each other."""
+    made = 1
+    for _ in range(count + 1):
+        made = [made]
+    return made
+
+
 def itself():
     """A list that has itself."""
     made = [[]]
@@ -606,6 +614,8 @@ REFUSED = {
     "number as a name": (lambda: [{1: 2}], "names.*not 1"),
     "tuples that are not equally long": (lambda: [(1, [2]), (3,)], "tuples"),
     "itself": (itself, "deep, or have themselves"),
+    "too deep": (lambda: deep(65), "more than 64 deep"),
+    "too deep of awkward": (lambda: ak.from_iter(deep(66)), "more than 64 deep"),
     "table in a field": (lambda: pa.table({"a": [1]}), "no array"),
     "numbers and texts": (lambda: np.array([1, "a"], object), r"several types \(one of std::int64_t, std::string\).*ak.Array"),
     "numbers and texts in a list": (lambda: [1, "a"], "several types"),
@@ -666,6 +676,7 @@ TAKEN = {
     "arrays of Arrow": (lambda: [pa.array([1]), pa.array([2, 3])], [[1], [2, 3]]),
     "records of awkward": (lambda: [ak.Record({"a": 1}), ak.Record({"a": 2})], [{"a": 1}, {"a": 2}]),
     "an index of pandas": (lambda: pandas.MultiIndex.from_tuples([(1, "a"), (2, "b")]), ak.Array([(1, "a"), (2, "b")])),
+    "deep": (lambda: deep(60), deep(60)),
     "a deque": (lambda: collections.deque([1, 2]), [1, 2]),
     "many": (lambda: [{"n": at, "of": [at / 2] * (at % 3)} for at in range(100_000)], [{"n": at, "of": [at / 2] * (at % 3)} for at in range(100_000)]),
     "large floats": (lambda: [2**60, 0.5], [2.0**60, 0.5]),

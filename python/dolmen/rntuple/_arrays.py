@@ -24,6 +24,8 @@ Part = tuple[str, "Field", Tree]
 
 _DTYPES = {"?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"}
 _OPTIONAL = "std::optional<"
+#: How deep the extension module looks into an array.
+_DEPTH_MAX = 64
 #: What has no values, and what lists have that are all empty, where nothing says what it would be. It is known by being this, and is else as what numpy makes of nothing.
 _UNKNOWN: Tree = ("values", "f8", b"")
 
@@ -482,6 +484,7 @@ def _of_list(values: list[Any], what: str, has_tuples: bool = False) -> Tree:
 
 
 def _of_one_type(tree: Tree, what: str) -> Tree:
+    """The same; raises Invalid where values are of several types."""
     if _has_alternatives(tree):
         # What is a mistake far more often than a field of several types is one only where that is said.
         raise _invalid(
@@ -1025,11 +1028,23 @@ def fields_of(
     fields = [(utf8("name of a field", name), tree_of(value, f"field {name!r}")) for name, value in _columns_of(data)]
     if not fields:
         raise _invalid(none)
+    for name, tree in fields:
+        if _depth(tree) > _DEPTH_MAX:
+            raise _invalid(f"field {name!r}: its lists and records are more than {_DEPTH_MAX} deep")
     for name, tree in fields[1:]:
         if length(tree) != length(fields[0][1]):
             first, count = fields[0][0], length(fields[0][1])
             raise _invalid(f"field {name!r} has {length(tree)} entries where field {first!r} has {count}")
     return fields
+
+
+def _depth(tree: Tree) -> int:
+    """How many lists, arrays and records are around what is deepest in it."""
+    if tree[0] == "values":
+        return 0
+    if tree[0] == "record":
+        return 1 + max((_depth(part) for _, part in tree[2]), default=0)
+    return 1 + max(map(_depth, tree[3] if tree[0] == "variant" else [tree[3]]))
 
 
 def _columns_of(data: Any) -> list[tuple[str, Any]]:
