@@ -9,8 +9,8 @@ use crate::slot::{Session, Slot};
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
 use core::time::Duration;
-use dolmen_env::{Clock as _, RealClock};
 use dolmen_client::{At, Container, Epoch, Tx, Uuid};
+use dolmen_env::{Clock as _, RealClock};
 use pyo3::prelude::{
     Bound, PyAny, PyAnyMethods, PyErr, PyModule, PyModuleMethods, PyResult, Python, pyclass, pymethods,
 };

@@ -1,8 +1,8 @@
 //! Entries as text: an object of JSON each, or a line of CSV. A text that is no UTF-8 stays what it is: in CSV its bytes are as they are, in
 //! JSON each of those that are none is `\udc80` to `\udcff`, as Python has it.
 
-use std::io::Write as _;
 use dolmen_rntuple::{Array, Lists, Values};
+use std::io::Write as _;
 
 /// Adds a value as JSON. What is no number is a text, as `"NaN"` and `"-Infinity"` are.
 pub(super) fn json(array: &Array, at: usize, out: &mut Vec<u8>) {

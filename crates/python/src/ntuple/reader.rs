@@ -340,7 +340,8 @@ impl NtupleReader {
         time_s: u64,
     ) -> PyResult<NtupleServer> {
         if name.split('/').any(|part| [".", ".."].contains(&part)) {
-            let told = format!("nothing is served as {name:?}: clients take the parts . and .. out of a path");
+            let told =
+                format!("nothing is served as {name:?}: clients take the parts . and .. out of a path");
             return Err(Error::Told(Named(told)).into());
         }
         let ntuple = self.ntuple(py)?;
@@ -354,9 +355,7 @@ impl NtupleReader {
         let url = served.url(&name).expect("it is at an address of the network");
         let held = match &self.held {
             Held::File(_) => Serving::File(Own::new(served)),
-            Held::Stored(slot) => {
-                Serving::Stored(py.detach(|| slot.hold(Mutex::new(Some(served))))?)
-            }
+            Held::Stored(slot) => Serving::Stored(py.detach(|| slot.hold(Mutex::new(Some(served))))?),
         };
         Ok(NtupleServer { url, held })
     }

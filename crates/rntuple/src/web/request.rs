@@ -217,7 +217,16 @@ mod tests {
         for none in ["bytes=100-", "bytes=-0", "bytes=200-300"] {
             assert_eq!(of(none), Asked::Unsatisfiable, "{none}");
         }
-        let not = ["bytes=5-4", "bytes=a-b", "lines=1-2", "bytes=1", "bytes=1-x", "bytes=", "bytes=,", "bytes=+0-+1"];
+        let not = [
+            "bytes=5-4",
+            "bytes=a-b",
+            "lines=1-2",
+            "bytes=1",
+            "bytes=1-x",
+            "bytes=",
+            "bytes=,",
+            "bytes=+0-+1",
+        ];
         for whole in not.into_iter().chain(["bytes=0-99,0-99"]) {
             assert_eq!(of(whole), Asked::Whole, "{whole}");
         }
