@@ -104,28 +104,37 @@ def test_files_and_trees_are_read_and_written_by_coroutines(local, tmp_path):
     run(local, body)
 
 
-def test_a_task_that_is_called_off_leaves_an_append_whole(local, monkeypatch):
+def test_a_task_that_is_called_off_ends_its_append_and_leaves_nothing_of_it(local, file):
     begun, go = threading.Event(), threading.Event()
 
+    def slowly(_entries):
+        begun.set()
+        go.wait()
+
     async def body(cont):
-        stored = await rntuple.Store(cont).create("events", {"x": np.arange(3)})
-        append = stored.sync.append
-
-        def slowly(data):
-            begun.set()
-            go.wait()
-            return append(data)
-
-        monkeypatch.setattr(stored.sync, "append", slowly)
-        task = asyncio.ensure_future(stored.append({"x": np.arange(4)}))
-        await asyncio.to_thread(begun.wait)
-        task.cancel()
-        go.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert len(await stored.open()) == 7
+        store = rntuple.Store(cont)
+        stored = await store.import_root(file)
+        for call in (
+            lambda: stored.append_root([file] * 50, progress=slowly),
+            lambda: store.import_root(file, name="other", progress=slowly),
+        ):
+            begun.clear()
+            go.clear()
+            task = asyncio.ensure_future(call())
+            await asyncio.to_thread(begun.wait)
+            task.cancel()
+            await asyncio.sleep(0)
+            go.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert (len(await stored.versions()), len(await stored.open())) == (1, COUNT)
+        await stored.append_root(file)
+        assert len(await stored.open()) == 2 * COUNT
 
     run(local, body)
+    # The pool was closed when all had ended.
+    with local.open() as pool, pool.container("henge") as cont:
+        assert rntuple._rntuple.Store(cont).names() == ["events"]
 
 
 def test_every_call_of_the_classes_has_a_coroutine():

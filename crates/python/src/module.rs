@@ -1,6 +1,6 @@
 //! The module as Python imports it.
 
-use crate::{array, buffer, container, files, kv, ntuple, object, oid, pool, tx};
+use crate::{array, buffer, container, files, kv, ntuple, object, oid, pool, tx, watch};
 use pyo3::prelude::{Bound, PyModule, PyModuleMethods, PyResult, pymodule};
 
 /// The extension module of the package `dolmen`; import `dolmen` instead.
@@ -12,6 +12,7 @@ fn _dolmen(module: &Bound<'_, PyModule>) -> PyResult<()> {
         pool::register,
         container::register,
         tx::register,
+        watch::register,
         kv::register,
         array::register,
         object::register,

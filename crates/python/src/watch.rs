@@ -1,14 +1,18 @@
-//! What ends an operation from the side of Python: an exception of a function that is told of progress, or a signal, as Ctrl-C.
+//! What ends an operation from the side of Python: an exception of a function that is told of progress, a signal, as Ctrl-C, or a task of
+//! asyncio that is called off.
 //!
 //! Invariants: what was raised is told by the operation during which it was raised, whatever else became of that; signals are heard on the main
 //! thread alone, as Python has it.
 
 use crate::error::{Error, Result};
 use core::cell::{Cell, RefCell};
+use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_env::{Clock, RealClock};
 use dolmen_rntuple::stop::{Asked, asking};
 use pyo3::exceptions::PyTypeError;
-use pyo3::prelude::{Py, PyAny, PyAnyMethods, PyErr, PyResult, Python};
+use pyo3::prelude::{
+    Bound, Py, PyAny, PyAnyMethods, PyErr, PyModule, PyModuleMethods, PyResult, Python, pyclass, pymethods,
+};
 use std::sync::{Arc, LazyLock};
 
 /// How often it is looked whether there is a signal: to look takes the interpreter's lock, which others may have for 5 ms.
@@ -19,13 +23,55 @@ thread_local! {
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
     /// When it was looked last whether there is a signal.
     static LOOKED_NS: Cell<u64> = const { Cell::new(0) };
+    /// What calls off the operations of this thread, if something does.
+    static STOP: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
 static ASKED: LazyLock<Asked> = LazyLock::new(|| Arc::new(is_ended));
 
-/// Runs an operation, with the interpreter's lock given up, that ends when something is raised.
+/// Calls off from another thread what runs within it; used by ``dolmen.aio``.
+#[pyclass(frozen, module = "dolmen", name = "Stop")]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+/// Puts back what called off the operations of this thread before.
+struct Before(Option<Arc<AtomicBool>>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        STOP.with(|stop| *stop.borrow_mut() = self.0.take());
+    }
+}
+
+#[pymethods]
+impl Stop {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// Calls a function, whose operations end as soon as they can once this is set, nothing half made: they raise Canceled then.
+    fn run<'py>(&self, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let _before = Before(STOP.with(|stop| stop.borrow_mut().replace(Arc::clone(&self.0))));
+        function.call0()
+    }
+
+    /// Calls off what runs, and what will.
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Stop>()
+}
+
+/// Runs an operation, with the interpreter's lock given up, that ends when something is raised, or it is called off.
 pub(crate) fn watched<R>(body: impl FnOnce() -> Result<R>) -> Result<R> {
-    let done = asking(Some(Arc::clone(&ASKED)), body);
+    let asked = match STOP.with(|stop| stop.borrow().clone()) {
+        Some(stop) => Arc::new(move || stop.load(Ordering::Relaxed) || is_ended()) as Asked,
+        None => Arc::clone(&ASKED),
+    };
+    let done = asking(Some(asked), body);
     match RAISED.with(RefCell::take) {
         Some(raised) => Err(Error::Raised(Box::new(raised))),
         None => done,

@@ -8,8 +8,8 @@
         await kv.put("menhir", b"upright")
 
 Calls run in a pool of at most 32 threads, which ``set_threads`` changes; more calls wait for one to be free. A task that is called off
-gets ``CancelledError`` at once, and its operation ends by itself, whole: what it was to write is written or not, and a buffer that
-it reads or fills must be left alone until then. ``Transaction.commit`` is waited for even so, so that what became of it is known: its
+gets ``CancelledError`` at once, and its operation ends by itself, as soon as it can: what it was to write is written or not, and a buffer
+that it reads or fills must be left alone until then. ``Transaction.commit`` is waited for even so, so that what became of it is known: its
 own ``CancelledError`` comes after that.
 
 ``sync`` of each object is the one of ``dolmen`` behind it. Iterations are ``async for``.
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, get_args, overloa
 
 import dolmen
 from dolmen import Buffer, Oid, Stat
+from dolmen._dolmen import Stop
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,21 +79,26 @@ _PAUSE_MIN, _PAUSE_MAX = 0.0001, 1.0
 
 
 async def _call(function: Callable[..., T], *arguments: Any, **words: Any) -> T:
-    """Calls a function in a thread."""
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_pool(), functools.partial(function, *arguments, **words))
+    """Calls a function in a thread, which ends as soon as it can if the task is called off."""
+    loop, stop = asyncio.get_running_loop(), Stop()
+    try:
+        return await loop.run_in_executor(_pool(), stop.run, functools.partial(function, *arguments, **words))
+    except asyncio.CancelledError:
+        stop.set()
+        raise
 
 
 async def _whole(function: Callable[..., T], *arguments: Any) -> T:
     """The same, of what is waited for also by a task that is called off."""
-    loop = asyncio.get_running_loop()
-    running = loop.run_in_executor(_pool(), functools.partial(function, *arguments))
+    loop, stop = asyncio.get_running_loop(), Stop()
+    running = loop.run_in_executor(_pool(), stop.run, functools.partial(function, *arguments))
     called_off: asyncio.CancelledError | None = None
     while not running.done():
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError as error:
             called_off = error
+            stop.set()
         except BaseException:
             break
     if called_off is not None:

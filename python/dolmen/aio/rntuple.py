@@ -9,9 +9,9 @@
     async for batch in ntuple.batches(["met"]):
         ...
 
-Calls run in the threads of ``dolmen.aio``. A task that is called off gets ``CancelledError`` at once, and its operation ends by itself, whole;
-what makes a version of what was put (``append``, ``commit``, …) is waited for even so, so that what became of it is known. ``progress`` is called in the
-thread of the operation.
+Calls run in the threads of ``dolmen.aio``. A task that is called off gets ``CancelledError`` at once, and its operation ends as soon as it can, as
+with Ctrl-C in ``dolmen.rntuple``: within about a tenth of a second, nothing half made. The end of what makes a version of what was put (``append``,
+``commit``, …) is waited for: the version is there then, or never will be. ``progress`` is called in the thread of the operation.
 
 What is no call to wait for, since nothing is read for it, is as it is there: ``len(ntuple)``, ``ntuple.keys()``, ``ntuple.field(name)``. ``sync`` of
 each object is the one of ``dolmen.rntuple`` behind it. Arguments and errors are those of ``dolmen.rntuple``.
