@@ -429,3 +429,12 @@ def test_numbers_that_are_none_are_told_by_their_names(cont):
     for call in (stored.versions, stored.tags):
         with pytest.raises(dolmen.NotFound, match="no ntuple 'events' any more"):
             call()
+
+
+@pytest.mark.parametrize("name", [b"x", None, ("a", "b"), True, 1.5])
+def test_what_is_no_text_is_no_name_of_a_field(tmp_path, name):
+    with pytest.raises(dolmen.Invalid, match="the name of a field is text, and not ") as raised:
+        rntuple.write_root(tmp_path / "made.root", "events", {name: [1]})
+    assert repr(name) in str(raised.value)
+    rntuple.write_root(tmp_path / "made.root", "events", {0: [1], np.int64(1): [2]})
+    assert rntuple.open(tmp_path / "made.root").keys() == ["0", "1"]

@@ -256,7 +256,28 @@ const TOLD_MAX: usize = 12;
 
 /// A field and its type, where that has a name.
 pub(crate) fn typed(name: &str, of: &str) -> String {
-    if of.is_empty() { format!("\"{name}\"") } else { format!("\"{name}\" ({of})") }
+    if of.is_empty() { format!("\"{name}\"") } else { format!("\"{name}\" ({})", around(of, "")) }
+}
+
+/// Characters of a type that an error tells at most.
+const TYPE_CHARS_MAX: usize = 160;
+
+/// A type, or what of a long one is around where it begins to be another than `other`.
+fn around(of: &str, other: &str) -> String {
+    let count = of.chars().count();
+    if count <= TYPE_CHARS_MAX {
+        return of.into();
+    }
+    let same = of.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
+    let first = same.saturating_sub(TYPE_CHARS_MAX / 3).min(count - TYPE_CHARS_MAX);
+    let mut told: String = of.chars().skip(first).take(TYPE_CHARS_MAX).collect();
+    if first > 0 {
+        told.insert(0, '…');
+    }
+    if first + TYPE_CHARS_MAX < count {
+        told.push('…');
+    }
+    told
 }
 
 impl fmt::Display for OtherFields {
@@ -280,9 +301,10 @@ impl fmt::Display for OtherFields {
         if !more.is_empty() {
             parts.push(format!("not in the ntuple: {}", list(more)));
         }
-        let each = others
-            .iter()
-            .map(|(name, own, given)| format!("\"{name}\" (the ntuple has {own}, given is {given})"));
+        let each = others.iter().map(|(name, own, given)| {
+            let (own, given) = (around(own, given), around(given, own));
+            format!("\"{name}\" (the ntuple has {own}, given is {given})")
+        });
         if !others.is_empty() {
             parts.push(format!("of another type: {}", joined(each.collect())));
         }
@@ -879,5 +901,16 @@ mod tests {
             others: (0..13).map(|at| format!("f{at}").into()).collect(),
         };
         assert!(fill.to_string().ends_with("f10, f11, …"), "{fill}");
+    }
+
+    #[test]
+    fn of_long_types_what_is_told_is_around_where_they_differ() {
+        assert_eq!(around("short", "other"), "short");
+        let (own, given) = (format!("{}b{}", "a".repeat(300), "c".repeat(300)), "a".repeat(500));
+        let told = around(&own, &given);
+        assert!(told.starts_with("…a") && told.contains("abc") && told.ends_with("c…"), "{told}");
+        assert_eq!(told.chars().count(), TYPE_CHARS_MAX + 2);
+        assert!(around(&"é".repeat(200), "").ends_with("é…"));
+        assert!(around(&format!("{}b", "a".repeat(300)), &given).ends_with("aab"));
     }
 }

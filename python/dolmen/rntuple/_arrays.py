@@ -1038,6 +1038,13 @@ def fields_of(
     return fields
 
 
+def _name(name: Any) -> str:
+    """The name of a field: text, or the number that pandas gives a column without one."""
+    if isinstance(name, str) or (isinstance(name, int | np.integer) and not isinstance(name, bool)):
+        return str(name)
+    raise _invalid(f"the name of a field is text, and not {name!r} ({type(name).__name__})")
+
+
 def _depth(tree: Tree) -> int:
     """How many lists, arrays and records are around what is deepest in it."""
     if tree[0] == "values":
@@ -1063,9 +1070,9 @@ def _columns_of(data: Any) -> list[tuple[str, Any]]:
     if isinstance(data, np.ndarray) and data.dtype.names:
         return [(name, data[name]) for name in data.dtype.names]
     if isinstance(data, Mapping) or (hasattr(data, "items") and hasattr(data, "keys") and kind != "Series"):
-        return [(str(name), value) for name, value in data.items()]
+        return [(_name(name), value) for name, value in data.items()]
     if isinstance(data, list | tuple) and all(isinstance(one, tuple) and len(one) == 2 for one in data):
-        return [(str(name), value) for name, value in dict(data).items()]
+        return [(_name(name), value) for name, value in dict(data).items()]
     raise _invalid(f"{kind} has no fields: {_TAKEN}")
 
 

@@ -226,8 +226,8 @@ fn any_of(path: &Path, root: RootFile, name: Option<&str>) -> Outcome<Any> {
         (None, [], [only]) => Some(only),
         (None, [], [_, ..]) => {
             let failure = Failure::new(Exit::Usage, "it has several trees");
-            let failure =
-                failure.hint(format!("name one of them (--tree, or behind the file): {}", trees.join(", ")));
+            let one = "name one of them, behind the file, or, for import and append, with --tree";
+            let failure = failure.hint(format!("{one}: {}", trees.join(", ")));
             return Err(failure).doing(doing);
         }
         (None, ..) => None,
