@@ -438,3 +438,8 @@ def test_what_is_no_text_is_no_name_of_a_field(tmp_path, name):
     assert repr(name) in str(raised.value)
     rntuple.write_root(tmp_path / "made.root", "events", {0: [1], np.int64(1): [2]})
     assert rntuple.open(tmp_path / "made.root").keys() == ["0", "1"]
+
+
+def test_a_precision_that_is_none_is_told_with_its_field(tmp_path):
+    with pytest.raises(dolmen.Invalid, match=r"field 'x': 'foo' is no precision: floats are kept as real32, real16, ".replace("'", '["\']')):
+        rntuple.write_root(tmp_path / "made.root", "events", {"x": [1.0]}, precision={"x": "foo"})

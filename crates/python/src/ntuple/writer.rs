@@ -3,7 +3,7 @@
 use super::remote::{Said, root_writer};
 use super::tree::{self, Lending};
 use super::{compression, file_options, options};
-use crate::error::{Error, Result, Wrong};
+use crate::error::{Error, Named, Result, Wrong};
 use crate::own::Own;
 use crate::watch::detached;
 use dolmen_rntuple::Array;
@@ -58,7 +58,9 @@ pub(super) fn add(
 ) -> Result<()> {
     write::schema(schema, &named(fields), options.compression)?;
     for (name, how) in precision {
-        let narrow = Narrow::parse(how).ok_or(Error::Argument(Wrong::Precision))?;
+        let none =
+            || Error::Told(Named(format!("field {name:?}: {how:?} is no precision: {}", Wrong::Precision)));
+        let narrow = Narrow::parse(how).ok_or_else(none)?;
         // What was there before stays as it is.
         let top = name.split('.').next();
         if !fields.iter().any(|(field, _)| Some(&**field) == top) {
