@@ -247,7 +247,7 @@ impl Place {
             return Err(Over::Gone);
         }
         // Where several wait for a place those that can give one look as often as one is given.
-        let is_near = waited >= patience.crowded && self.state().is_full();
+        let is_near = waited >= patience.crowded && (self.state().is_awaited() || self.state().is_full());
         let look = if is_near { patience.look.min(FULL_WAIT) } else { patience.look };
         let (beside, look) = (Some(&self.state().stop), Some(look));
         // Whether there is room is told only when much of what was sent has been taken: who takes little by little is seen by trying.
