@@ -152,30 +152,28 @@ pub fn usage<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entries) ->
             memory_bytes: 0,
         })
         .collect();
+    let of_entry: Vec<_> = columns.iter().map(|&column| of_entry(ntuple, column)).collect();
     for cluster in &clusters {
-        let part = part_of(cluster, entries);
+        let part = cluster.part(entries);
         let is_whole = part == (0..cluster.pages.entry_count);
         let gap_bytes = ntuple.source().gap_bytes();
         let mut places = Vec::new();
-        for one in &mut by_column {
-            let elements = elements(ntuple, one.column, &part, cluster.pages.entry_count);
-            let pages = match (&elements, is_whole) {
-                (Some((elements, total)), false) => with_some(cluster, one.column, elements, *total),
+        for (one, each) in by_column.iter_mut().zip(&of_entry) {
+            let pages = match each {
+                Some(each) if !is_whole => with_some(cluster, one.column, *each, &part),
                 _ => cluster.pages_of(one.column),
             };
+            let first = places.len();
             let kind = schema.columns[one.column as usize].kind.in_memory();
             let bytes = kind.map_or(0, crate::format::column::InMemory::bytes) as u64;
-            let mut own = Vec::new();
             for page in pages {
                 one.page_count += 1;
                 one.stored_bytes += page.locator.bytes();
                 one.memory_bytes += u64::from(page.element_count) * bytes;
-                own.push(page.locator);
+                places.push(page.locator);
             }
-            if is_whole || elements.is_some() {
-                places.append(&mut own);
-            } else {
-                usage.request_count += requests(&mut own, gap_bytes);
+            if !is_whole && each.is_none() {
+                usage.request_count += requests(&mut places.split_off(first), gap_bytes);
             }
         }
         usage.request_count += requests(&mut places, gap_bytes);
@@ -190,49 +188,42 @@ pub fn usage<S: Source>(ntuple: &Ntuple<S>, fields: &[u32], entries: Entries) ->
     Ok(usage)
 }
 
-/// Those of its entries that are wanted, counted from its first.
-fn part_of(cluster: &Cluster<'_>, entries: Entries) -> Range<u64> {
-    let (first, count) = (cluster.pages.first_entry, cluster.pages.entry_count);
-    entries.first.max(first) - first..entries.end.min(first + count) - first
+/// The elements of a column that an entry has.
+#[derive(Clone, Copy)]
+struct OfEntry {
+    count: u64,
+    /// Where the first begins stands with the one before it.
+    is_offset: bool,
 }
 
-/// The elements that some entries of a cluster have of a column, counted from the first of the cluster, and how many all have; `None` where
-/// only what is above it tells.
-fn elements<S: Source>(
-    ntuple: &Ntuple<S>,
-    column: u32,
-    part: &Range<u64>,
-    entry_count: u64,
-) -> Option<(Range<u64>, u64)> {
+/// How many elements of a column each entry has; `None` where only what is above it tells.
+fn of_entry<S: Source>(ntuple: &Ntuple<S>, column: u32) -> Option<OfEntry> {
     let described = &ntuple.header().schema.columns[column as usize];
     let mut field = described.field;
     if !ntuple.columns(field).iter().any(|columns| columns.first() == Some(&column)) {
         return None;
     }
-    let mut each = ntuple.schema_field(field).repetition.unwrap_or(1);
+    let mut count = ntuple.schema_field(field).repetition.unwrap_or(1);
     loop {
         let above = ntuple.schema_field(field).parent;
         if above == field {
-            break;
+            return Some(OfEntry { count, is_offset: described.kind.in_memory() == Some(InMemory::Offset) });
         }
         let over = ntuple.schema_field(above);
         if !matches!(over.role, Some(Role::Plain | Role::Record)) {
             return None;
         }
-        each = each.checked_mul(over.repetition.unwrap_or(1))?;
+        count = count.checked_mul(over.repetition.unwrap_or(1))?;
         field = above;
     }
-    let (start, end) = (part.start.checked_mul(each)?, part.end.checked_mul(each)?);
-    // Where the first begins stands with the one before it.
-    let is_offset = described.kind.in_memory() == Some(InMemory::Offset);
-    let start = if is_offset { start.saturating_sub(1) } else { start };
-    Some((start..end, entry_count.checked_mul(each)?))
 }
 
-/// The pages of a column with some of these elements, of a cluster with so many; what a column that begins later has not is before them.
-fn with_some<'a>(cluster: &Cluster<'a>, column: u32, elements: &Range<u64>, total: u64) -> &'a [Page] {
+/// The pages of a column with elements of some entries of a cluster. What a column that begins later has not is before them.
+fn with_some<'a>(cluster: &Cluster<'a>, column: u32, each: OfEntry, part: &Range<u64>) -> &'a [Page] {
     let pages = cluster.pages_of(column);
-    let mut at = total.saturating_sub(cluster.element_count(column));
+    let of = |entries: u64| entries.saturating_mul(each.count);
+    let (start, end) = (of(part.start).saturating_sub(each.is_offset.into()), of(part.end));
+    let mut at = of(cluster.pages.entry_count).saturating_sub(cluster.element_count(column));
     let ends: Vec<u64> = pages
         .iter()
         .map(|page| {
@@ -240,8 +231,8 @@ fn with_some<'a>(cluster: &Cluster<'a>, column: u32, elements: &Range<u64>, tota
             at
         })
         .collect();
-    let first = ends.partition_point(|end| *end <= elements.start);
-    let behind = ends.partition_point(|end| *end < elements.end);
+    let first = ends.partition_point(|page_end| *page_end <= start);
+    let behind = ends.partition_point(|page_end| *page_end < end);
     &pages[first..pages.len().min(behind + 1).max(first)]
 }
 

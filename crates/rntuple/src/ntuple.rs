@@ -12,6 +12,7 @@ use crate::read;
 use crate::rootfile::Anchor;
 use crate::source::{Source, Want};
 use crate::trace::{Recorder, Trace};
+use core::ops::Range;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
@@ -37,6 +38,12 @@ pub struct Cluster<'a> {
 }
 
 impl<'a> Cluster<'a> {
+    /// Those of some entries that it has, counted from its first.
+    pub(crate) fn part(&self, entries: Entries) -> Range<u64> {
+        let (first, count) = (self.pages.first_entry, self.pages.entry_count);
+        entries.first.max(first) - first..entries.end.min(first + count) - first
+    }
+
     /// The pages of a column; none of one that the list does not have.
     pub(crate) fn pages_of(&self, number: u32) -> &'a [Page] {
         let column = self.pages.columns.get(number as usize);

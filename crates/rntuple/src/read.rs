@@ -50,12 +50,7 @@ fn read_nodes<S: Source>(ntuple: &Ntuple<S>, mut nodes: Vec<Node>, entries: Entr
         rest = behind;
         let extents: Vec<_> = some
             .iter()
-            .map(|cluster| {
-                let (first, count) = (cluster.pages.first_entry, cluster.pages.entry_count);
-                let start = entries.first.max(first) - first;
-                let end = entries.end.min(first + count) - first;
-                Extent { range: start..end, total: Some(count) }
-            })
+            .map(|cluster| Extent { range: cluster.part(entries), total: Some(cluster.pages.entry_count) })
             .collect();
         for node in &mut nodes {
             node.extents.clone_from(&extents);
