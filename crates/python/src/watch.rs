@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_env::{Clock, RealClock};
-use dolmen_rntuple::stop::{Asked, asking};
+use dolmen_rntuple::stop::{Asked, asked, asking};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::{
     Bound, Py, PyAny, PyAnyMethods, PyErr, PyModule, PyModuleMethods, PyResult, Python, pyclass, pymethods,
@@ -23,8 +23,6 @@ thread_local! {
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
     /// When it was looked last whether there is a signal.
     static LOOKED_NS: Cell<u64> = const { Cell::new(0) };
-    /// What calls off the operations of this thread, if something does.
-    static STOP: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
 static ASKED: LazyLock<Asked> = LazyLock::new(|| Arc::new(is_ended));
@@ -32,15 +30,6 @@ static ASKED: LazyLock<Asked> = LazyLock::new(|| Arc::new(is_ended));
 /// Calls off from another thread what runs within it; used by ``dolmen.aio``.
 #[pyclass(frozen, module = "dolmen", name = "Stop")]
 pub(crate) struct Stop(Arc<AtomicBool>);
-
-/// Puts back what called off the operations of this thread before.
-struct Before(Option<Arc<AtomicBool>>);
-
-impl Drop for Before {
-    fn drop(&mut self) {
-        STOP.with(|stop| *stop.borrow_mut() = self.0.take());
-    }
-}
 
 #[pymethods]
 impl Stop {
@@ -51,8 +40,8 @@ impl Stop {
 
     /// Calls a function, whose operations end as soon as they can once this is set, nothing half made: they raise Canceled then.
     fn run<'py>(&self, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let _before = Before(STOP.with(|stop| stop.borrow_mut().replace(Arc::clone(&self.0))));
-        function.call0()
+        let stop = Arc::clone(&self.0);
+        asking(Some(Arc::new(move || stop.load(Ordering::Relaxed))), || function.call0())
     }
 
     /// Calls off what runs, and what will.
@@ -67,11 +56,11 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Runs an operation, with the interpreter's lock given up, that ends when something is raised, or it is called off.
 pub(crate) fn watched<R>(body: impl FnOnce() -> Result<R>) -> Result<R> {
-    let asked = match STOP.with(|stop| stop.borrow().clone()) {
-        Some(stop) => Arc::new(move || stop.load(Ordering::Relaxed) || is_ended()) as Asked,
+    let ask: Asked = match asked() {
+        Some(around) => Arc::new(move || around() || is_ended()),
         None => Arc::clone(&ASKED),
     };
-    let done = asking(Some(asked), body);
+    let done = asking(Some(ask), body);
     match RAISED.with(RefCell::take) {
         Some(raised) => Err(Error::Raised(Box::new(raised))),
         None => done,
